@@ -14,13 +14,11 @@ from benchmarks.starts import Start, cpu_seconds, memory
 from storlab.images.image import Image
 from storlab.nodes.demands import Demands, Devices
 from storlab.nodes.kinds.local import local_node
-from storlab.nodes.kinds.vm.accelerator import find_acceleration
-from storlab.nodes.kinds.vm.command import Accelerator, Files, GuestSpec
-from storlab.nodes.kinds.vm.emulator import qemu_version
-from storlab.nodes.kinds.vm.guest import Guest, running_guest
+from storlab.nodes.kinds.vm.command import Files, GuestSpec
+from storlab.nodes.kinds.vm.emulator import Accelerator, find_acceleration, qemu_version
+from storlab.nodes.kinds.vm.guest import Guest, running_guest, saved_guest
 from storlab.nodes.kinds.vm.hardware import Hardware
 from storlab.nodes.kinds.vm.kind import initrd_with_agent
-from storlab.nodes.kinds.vm.saved import saved_guest
 from storlab.nodes.node import Node
 
 # A disk with nothing behind it: what is measured is the guest.

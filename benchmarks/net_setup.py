@@ -34,8 +34,8 @@ from storlab.layers.base import Layer, LayerContext, Shared
 from storlab.layers.resources import Dir, File, Resource
 from storlab.nodes.demands import Devices
 from storlab.nodes.kinds.local import local_node
-from storlab.nodes.kinds.vm.accelerator import find_acceleration
 from storlab.nodes.kinds.vm.command import Files, GuestSpec
+from storlab.nodes.kinds.vm.emulator import find_acceleration
 from storlab.nodes.kinds.vm.guest import running_guest
 from storlab.nodes.kinds.vm.hardware import Hardware
 from storlab.nodes.kinds.vm.kind import initrd_with_agent

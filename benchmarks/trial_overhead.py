@@ -41,7 +41,7 @@ from typing import Any
 from unittest import mock
 
 from storlab.nodes.agent.connection import Connection
-from storlab.nodes.agent.events import Answer
+from storlab.nodes.agent.protocol import Answer
 from storlab.records.run_folder import TrialRecord
 from storlab.run.executor import run_study
 from storlab.run.observer import Observer

@@ -16,7 +16,7 @@ import storlab.cli.import_.files as importing
 import storlab.run.planning.plan as planning
 from storlab import limits
 from storlab.errors import RecordsError, StorlabError
-from storlab.nodes.agent.events import Answer, Data, Done, Event, Exited, Sampled, Stdout
+from storlab.nodes.agent.protocol import Answer, Data, Done, Event, Exited, Sampled, Stdout
 from storlab.nodes.identity import Machine, NodeIdentity
 from storlab.nodes.node import Node
 from storlab.nodes.process import Process

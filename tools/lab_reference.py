@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from storlab.lab.file import LabFile
+from storlab.lab import LabFile
 from storlab.study.machines import Host
 from tools.study_reference import table
 

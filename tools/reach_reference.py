@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from pydantic import BaseModel
 
-from storlab.lab.file import LabFile
+from storlab.lab import LabFile
 from storlab.permission_words import WORDS
 from storlab.reach import Reach, Reaching, texts_of
 from storlab.study.json_schema import study_models

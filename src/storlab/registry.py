@@ -54,8 +54,7 @@ from storlab.layers.zfs.pool import ZpoolLayer
 from storlab.layers.zfs.volume import ZvolLayer
 from storlab.layers.zfs.volumes import ZvolsLayer
 from storlab.nodes.kind import NodeKind
-from storlab.nodes.kinds.local import LocalKind
-from storlab.nodes.kinds.netns import NetnsKind
+from storlab.nodes.kinds.local import LocalKind, NetnsKind
 from storlab.nodes.kinds.ssh import SshKind
 from storlab.nodes.kinds.vm.kind import VmKind
 from storlab.probes.alignment.probe import AlignmentProbe

@@ -37,9 +37,9 @@ from storlab.layers.zfs.module import parse_parameters, parse_version
 from storlab.layers.zfs.pool import is_only_member, parse_layout
 from storlab.layers.zfs.properties import parse_properties
 from storlab.nodes.console import killed_for_memory, panic, tail
-from storlab.nodes.kinds.vm.accelerator import Acceleration
 from storlab.nodes.kinds.vm.causes import last_word
-from storlab.nodes.shaping.read_back import parse_connections, parse_features, parse_link, parse_ping, parse_queues
+from storlab.nodes.kinds.vm.emulator import Acceleration
+from storlab.nodes.shaping.queues import parse_connections, parse_features, parse_link, parse_ping, parse_queues
 from storlab.probes.alignment.probe import AlignmentProbe
 from storlab.probes.backing import BACKING
 from storlab.probes.base import NOTES, Window, read_notes

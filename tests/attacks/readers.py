@@ -25,8 +25,7 @@ from storlab.blockio.trace_output import Counts, Lost, Output, read_output
 from storlab.cli.trace.block import latency_rows, latency_table
 from storlab.errors import ParseError, RecordsError, StorlabError
 from storlab.measurements import Measurements
-from storlab.nodes.agent.events import answer_of
-from storlab.nodes.agent.protocol import Decoder
+from storlab.nodes.agent.protocol import Decoder, answer_of
 from storlab.probes.alignment.probe import AlignmentProbe
 from storlab.probes.base import Probe, ProbeRecord, Window
 from storlab.probes.sampling import NAME as SAMPLES

@@ -18,7 +18,7 @@ from laboratory import Laboratory, ended, wait_until
 from laboratory.studies import directory
 from storlab.errors import RecordsError, StorlabError
 from storlab.records.manifest import write_manifest
-from storlab.remote.receive import Places, Receiver
+from storlab.remote.follow import Places, Receiver
 from storlab.run.limits import parse_extent
 from storlab.run.observer import Observer
 from storlab.run.permissions import NO_PERMISSIONS

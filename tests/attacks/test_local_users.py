@@ -18,7 +18,7 @@ from laboratory.guests import BEGUN, guests, once_begun
 from laboratory.samples import sample
 from laboratory.studies import directory
 from storlab.layers.block.claim import _HOLD
-from storlab.nodes.private import private_name
+from storlab.nodes.accounts import private_name
 
 STRANGER = 65534
 LOAD = 'argv = ["sh", "-c", "echo text > $0/file; test -e $0/../stop || exec sleep 3600", "{target}"]'

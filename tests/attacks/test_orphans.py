@@ -22,7 +22,7 @@ from laboratory.studies import DIRECTORY, LOOPS, directory
 from laboratory.trust import allowing
 from storlab.agent_binary import agent_path
 from storlab.doctor.runs import without_journal
-from storlab.nodes.private import private_name
+from storlab.nodes.accounts import private_name
 from storlab.nodes.processes import Agents, Controller, cgroup_name
 from storlab.nodes.undo import run_of
 from storlab.run.beginning import new_run_id

@@ -18,10 +18,7 @@ from storlab.cli.plan.tables import cells_text, memory_text, needs_list, node_li
 from storlab.cli.plan.view import time_text
 from storlab.findings.rounds import NotPaired
 from storlab.images.image import Image
-from storlab.nodes.kinds.vm.accelerator import Acceleration
-from storlab.nodes.kinds.vm.command import Accelerator
-from storlab.nodes.kinds.vm.confinement import UNCONFINED
-from storlab.nodes.kinds.vm.emulator import Emulator
+from storlab.nodes.kinds.vm.emulator import UNCONFINED, Acceleration, Accelerator, Emulator
 from storlab.nodes.kinds.vm.kind import Boot
 from storlab.records.files import write_whole
 from storlab.run.planning.plan import Plan

@@ -15,8 +15,7 @@ from storlab.doctor.machine import Machine
 from storlab.doctor.runs import judge, leftovers
 from storlab.errors import MissingImage, MissingTool
 from storlab.nodes import identity
-from storlab.nodes.kinds.vm.accelerator import Acceleration
-from storlab.nodes.kinds.vm.confinement import Confinement
+from storlab.nodes.kinds.vm.emulator import Acceleration, Confinement
 from storlab.run.planning.plan import Plan
 from storlab.run.planning.space import Room
 from storlab.run.recovery.journal import Journal

@@ -24,9 +24,8 @@ from pathlib import Path
 
 from laboratory import wait_until
 from laboratory.samples import sample
-from storlab.remote.bundle import Wanted, packed_for
-from storlab.remote.host import PLACE
-from storlab.remote.version import identity
+from storlab.remote.host import PLACE, identity
+from storlab.remote.prepare import Wanted, packed_for
 
 CONTROLLER = ("unshare", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc")
 OWN = ("root", "tmp", "var/tmp")

@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from storlab.errors import StorlabError
-from storlab.lab.file import read_lab
+from storlab.lab import read_lab
 from storlab.records.run_folder import RunFolder
 from storlab.run.permissions import Permissions
 from storlab.run.planning.wants import wants_of

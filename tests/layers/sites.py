@@ -16,13 +16,11 @@ from storlab.layers.base import Layer, LayerContext, Shared
 from storlab.layers.stack import BuiltStack
 from storlab.nodes.demands import Devices
 from storlab.nodes.kinds.local import local_node
-from storlab.nodes.kinds.vm.accelerator import find_acceleration
 from storlab.nodes.kinds.vm.command import Files, GuestSpec
-from storlab.nodes.kinds.vm.emulator import qemu_version
-from storlab.nodes.kinds.vm.guest import Guest, running_guest
+from storlab.nodes.kinds.vm.emulator import find_acceleration, qemu_version
+from storlab.nodes.kinds.vm.guest import Guest, running_guest, saved_guest
 from storlab.nodes.kinds.vm.hardware import Hardware
 from storlab.nodes.kinds.vm.kind import initrd_with_agent
-from storlab.nodes.kinds.vm.saved import saved_guest
 from storlab.nodes.node import Node
 from storlab.nodes.undo import Entry
 from storlab.registry import layer_types

@@ -25,8 +25,8 @@ from storlab.layers.database.innodb import require_atomic
 from storlab.layers.resources import Dir, Disk, File, LoggedFile, Share
 from storlab.layers.server.base import ServerContext
 from storlab.layers.stack import type_errors
-from storlab.nodes.binding import numactl
 from storlab.nodes.demands import Devices
+from storlab.nodes.needs import numactl
 from storlab.nodes.node import Confinement
 from storlab.study.study import parse_study
 

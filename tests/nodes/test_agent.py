@@ -22,8 +22,7 @@ from storlab import agent_binary as binary
 from storlab.agent_binary import agent_path
 from storlab.errors import MissingTool, ProtocolError
 from storlab.nodes.agent.connection import Connection
-from storlab.nodes.agent.events import Answer, answer_of
-from storlab.nodes.agent.protocol import MAX_FRAME, MAX_NOISE, PREFACE, Decoder, Frame, encode
+from storlab.nodes.agent.protocol import MAX_FRAME, MAX_NOISE, PREFACE, Answer, Decoder, Frame, answer_of, encode
 from storlab.nodes.agents import running_agent
 
 JSON = st.recursive(

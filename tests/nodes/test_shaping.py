@@ -14,14 +14,16 @@ from pydantic import ValidationError
 from laboratory.samples import sample
 from storlab.nodes.network import CARD, RunNetwork
 from storlab.nodes.shaping.keys import Network, Tcp, parse_bandwidth, parse_loss
-from storlab.nodes.shaping.queues import burst, packets_held, queue_commands
-from storlab.nodes.shaping.read_back import (
+from storlab.nodes.shaping.queues import (
+    burst,
     differences,
+    packets_held,
     parse_connections,
     parse_features,
     parse_link,
     parse_ping,
     parse_queues,
+    queue_commands,
 )
 
 QUEUES = sample(__file__, "golden/tc-qdisc.json")

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from storlab.errors import CommandFailed, NodeError, ProtocolError, StorlabError
 from storlab.nodes.agent import steps
-from storlab.nodes.agent.events import StepResult
-from storlab.nodes.agent.protocol import Frame, encode
+from storlab.nodes.agent.protocol import Frame, StepResult, encode
 from storlab.nodes.agent.steps import match_results, requests
-from storlab.nodes.listing import files_below
+from storlab.nodes.answers import files_below
 from storlab.nodes.node import Node
 from storlab.nodes.undo import remove_folder
 

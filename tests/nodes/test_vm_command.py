@@ -23,9 +23,8 @@ from storlab.images.image import Image
 from storlab.nodes.demands import NO_DEVICES, Devices
 from storlab.nodes.kinds.vm.command import Files, GuestSpec, Memory, command
 from storlab.nodes.kinds.vm.emulator import find_emulator
-from storlab.nodes.kinds.vm.guest import ENTROPY, MAGIC, preamble
+from storlab.nodes.kinds.vm.guest import ENTROPY, MAGIC, _fingerprint, _forget_oldest, _forget_unfinished, preamble
 from storlab.nodes.kinds.vm.hardware import Hardware
-from storlab.nodes.kinds.vm.saved import _fingerprint, _forget_oldest, _forget_unfinished
 from storlab.nodes.network import Card, enter
 
 FILES = Files(Path("/run/vm.qmp"), Path("/run/vm.agent"), Path("/out/console.log"))
@@ -217,10 +216,10 @@ def test_those_used_last_are_kept_as_far_as_there_is_space_and_eight_in_any_case
     (tmp_path / "3.lock").touch()
     _forget_oldest(tmp_path)
     assert all(path.exists() for path in every)
-    monkeypatch.setattr("storlab.nodes.kinds.vm.saved._MOST", 10 * 64 * 1024 + 8192)
+    monkeypatch.setattr("storlab.nodes.kinds.vm.guest._MOST", 10 * 64 * 1024 + 8192)
     _forget_oldest(tmp_path)
     assert [path.exists() for path in every] == [True] * 10 + [False] * 2
-    monkeypatch.setattr("storlab.nodes.kinds.vm.saved._MOST", 1024)
+    monkeypatch.setattr("storlab.nodes.kinds.vm.guest._MOST", 1024)
     _forget_oldest(tmp_path)
     assert [path.exists() for path in every] == [True] * 8 + [False] * 4
 

@@ -24,12 +24,10 @@ from storlab.nodes.console import console_text, killed_for_memory, panic, tail
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.kinds.vm.causes import Causes, disk_error, last_word
 from storlab.nodes.kinds.vm.command import Files, GuestSpec
-from storlab.nodes.kinds.vm.confinement import Confinement
-from storlab.nodes.kinds.vm.emulator import qemu_version
-from storlab.nodes.kinds.vm.guest import running_guest
+from storlab.nodes.kinds.vm.emulator import Confinement, qemu_version
+from storlab.nodes.kinds.vm.guest import running_guest, saved_guest
 from storlab.nodes.kinds.vm.hardware import Hardware
 from storlab.nodes.kinds.vm.kind import initrd_with_agent
-from storlab.nodes.kinds.vm.saved import saved_guest
 from storlab.nodes.node import Node
 from storlab.unused_users import unused_user
 

@@ -16,7 +16,7 @@ from laboratory.studies import directory
 from storlab.errors import ParseError
 from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import MetricSpec
-from storlab.nodes.agent.events import Counted
+from storlab.nodes.agent.protocol import Counted
 from storlab.nodes.kinds.local import local_node
 from storlab.probes.base import NOTES, ProbeRecord, Window
 from storlab.probes.counters import CountersProbe, read_loads, read_output, write_loads

@@ -8,7 +8,7 @@ from laboratory import Laboratory
 from laboratory.hosts import Hosts, place_on
 from laboratory.studies import directory
 from remote.conftest import on_host
-from storlab.remote.bundle import distributions
+from storlab.remote.prepare import distributions
 
 pytestmark = pytest.mark.needs("root", "sshd", "ssh", "packages")
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from storlab.cli.remote.attach import choose, places_of
-from storlab.cli.remote.screen import Screen
+from storlab.cli.remote.option import choose, places_of
+from storlab.cli.remote.session import Screen
 from storlab.cli.remote.travel import journey
 from storlab.errors import StorlabError, UserError
+from storlab.remote.follow import Absent, Places, Receiver, Torn
 from storlab.remote.host import Here, Known
-from storlab.remote.receive import Absent, Places, Receiver, Torn
 
 
 def received(sent: bytes, folder: Path) -> tuple[int | None, list[bytes]]:

@@ -12,7 +12,7 @@ from storlab.analysis.summary import CellState, Comparison, Estimate, FactDiffer
 from storlab.analysis.unequal import Held, Unequal
 from storlab.findings import Reported
 from storlab.findings.answers import NotExamined
-from storlab.nodes.agent.events import Kernel, Tool
+from storlab.nodes.agent.protocol import Kernel, Tool
 from storlab.records.manifest import NodeFacts
 from storlab.report.model.input import ReportInput
 

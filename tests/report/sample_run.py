@@ -12,7 +12,7 @@ import polars as pl
 
 from laboratory.samples import sample
 from storlab.metrics import Declarations, MetricSpec
-from storlab.nodes.agent.events import Cpus, Kernel, Memory, Tool
+from storlab.nodes.agent.protocol import Cpus, Kernel, Memory, Tool
 from storlab.records.manifest import Manifest, NodeFacts, Planned, PlannedCell, PlannedChain
 from storlab.records.tables import derived
 from storlab.registry import probe_types

@@ -18,7 +18,7 @@ from storlab.analysis.design import CompareSpec, Design
 from storlab.analysis.summarise import summarise
 from storlab.findings.runs import RoundsDone
 from storlab.layers.zfs.properties import parse_properties
-from storlab.nodes.agent.events import Cpus, Kernel, Memory
+from storlab.nodes.agent.protocol import Cpus, Kernel, Memory
 from storlab.records.columns import COLUMNS
 from storlab.records.derived.fairness import jain
 from storlab.records.manifest import Manifest, NodeFacts

@@ -17,7 +17,7 @@ from laboratory.samples import sample
 from laboratory.slurm import Cluster, cluster
 from storlab.errors import StorlabError
 from storlab.findings.runs import Rested
-from storlab.nodes.agent.events import Cpus, Kernel
+from storlab.nodes.agent.protocol import Cpus, Kernel
 from storlab.record import to_json
 from storlab.records.manifest import Manifest, Rest, read_manifest, write_manifest
 from storlab.records.run_folder import RunFolder, TrialRecord

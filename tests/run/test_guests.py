@@ -14,9 +14,7 @@ from laboratory.guests import BEGUN, DISK, EXT4, WhenBegun, endings, guests, qem
 from laboratory.samples import sample
 from storlab.errors import UserError
 from storlab.images.image import find_image
-from storlab.nodes.kinds.vm.accelerator import Acceleration
-from storlab.nodes.kinds.vm.confinement import Confinement
-from storlab.nodes.kinds.vm.emulator import Emulator
+from storlab.nodes.kinds.vm.emulator import Acceleration, Confinement, Emulator
 from storlab.nodes.kinds.vm.kind import Boot
 from storlab.nodes.needs import Needs
 

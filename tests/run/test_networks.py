@@ -14,7 +14,7 @@ from laboratory import Laboratory, ended, in_a_loop, kill, opened, wait_until
 from laboratory.samples import sample
 from laboratory.wire import segments
 from storlab.nodes.demands import Demands
-from storlab.nodes.kinds.netns import NetnsKind
+from storlab.nodes.kinds.local import NetnsKind
 from storlab.nodes.network import CARD
 from storlab.nodes.node import Node
 from storlab.nodes.shaping.apply import SHAPING_UNDOES, Port, shape_interface, shape_tcp

@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel, Field
 from tools.reach_reference import reference
 
-from storlab.lab.file import LabFile
+from storlab.lab import LabFile
 from storlab.model import Model
 from storlab.reach import Device, Found, OwnName, Program, ReadsFile, reaching, texts_of
 from storlab.registry import layer_types

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import pytest
 
 from storlab.errors import CommandFailed, NodeError
-from storlab.nodes.agent.events import StepResult
+from storlab.nodes.agent.protocol import StepResult
 from storlab.nodes.agent.steps import Done, Step, read
 from storlab.suites.model import Attempt, Group, Leak, Outcome, Role, Script
 from storlab.suites.places.guest import usable

@@ -23,8 +23,7 @@ from storlab.cli.new import new
 from storlab.cli.noise import noise
 from storlab.cli.output import show
 from storlab.cli.plan.command import plan
-from storlab.cli.remote.attach import attach
-from storlab.cli.remote.option import travels
+from storlab.cli.remote.option import attach, travels
 from storlab.cli.report import merge, report
 from storlab.cli.run import resume, run
 from storlab.cli.shell import shell

@@ -5,6 +5,7 @@ This module is loaded by ``storlab --help``, as are those of all commands: what 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -15,11 +16,13 @@ from typing import TYPE_CHECKING, Annotated, cast
 from typer import Argument, Option
 
 from storlab.cli.output import show_json, waiting
+from storlab.errors import UserError
 from storlab.report.formats import Format, names
 
 if TYPE_CHECKING:
     from typer.models import OptionInfo
 
+    from storlab.lab import Lab
     from storlab.run.permissions import Permissions
     from storlab.study.study import Study
 
@@ -89,8 +92,21 @@ LabPath = Annotated[
     Path | None,
     Option("--lab", metavar="FILE", help="The lab: a lab.toml or an Ansible inventory; by default $STORLAB_LAB."),
 ]
+ChosenHosts = Annotated[
+    list[str] | None, Argument(metavar="[HOST|GROUP]...", help="Hosts and groups of the lab; by default all.")
+]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="No progress, only the result.")]
 Json = Annotated[bool, Option("--json", help="The result as JSON on standard output.")]
+
+
+def lab_of(given: Path | None) -> Lab:
+    """The lab that the command line names, or else the environment. Raises ``UserError`` if neither does."""
+    from storlab.lab import VARIABLE, read_lab
+
+    path = str(given) if given is not None else os.environ.get(VARIABLE)
+    if not path:
+        raise UserError(f"which lab? Write --lab FILE, or set {VARIABLE}: a lab.toml or an Ansible inventory")
+    return read_lab(path)
 
 
 @dataclass(frozen=True)
@@ -144,7 +160,6 @@ class Turn:
 @cache  # its commands are run once
 def _machines(lab: Path | None) -> str:
     """The machines of the lab that a study refers to. Raises ``UserError``."""
-    from storlab.cli.lab.options import lab_of
     from storlab.study.machines import machines_text
 
     return machines_text(lab_of(lab).machines)

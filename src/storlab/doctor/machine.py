@@ -18,8 +18,8 @@ from typing import Literal
 from storlab.agent_binary import agent_path
 from storlab.errors import MissingTool
 from storlab.programs import ADMINISTRATION
+from storlab.ssh.client import MARK
 from storlab.ssh.machine import Machine as Connected
-from storlab.ssh.words import MARK
 
 Status = Literal["ok", "warn", "missing"]
 

@@ -16,8 +16,7 @@ from storlab.images.cache import Listed, list_images, storlab_cache
 from storlab.images.image import find_image
 from storlab.images.unpacked import IMPLEMENTATIONS, find_virtiofsd
 from storlab.nodes.kinds.local import local_node
-from storlab.nodes.kinds.vm.accelerator import Acceleration, find_acceleration
-from storlab.nodes.kinds.vm.confinement import Confinement, find_confinement
+from storlab.nodes.kinds.vm.emulator import Acceleration, Confinement, find_acceleration, find_confinement
 from storlab.nodes.kinds.vm.hardware import QEMU
 from storlab.nodes.kinds.vm.kind import initrd_with_agent
 from storlab.nodes.needs import remedy

@@ -17,10 +17,9 @@ from typing import Any
 
 from storlab.errors import DiskFull, NodeError, TooMuch
 from storlab.limits import SAMPLED
-from storlab.nodes.agent import events, steps
+from storlab.nodes.agent import protocol, steps
 from storlab.nodes.agent.connection import Connection
-from storlab.nodes.agent.events import Answer, Data, Event, Facts, Failed, Sampled, Stderr, Stdout
-from storlab.nodes.agent.protocol import CHUNK
+from storlab.nodes.agent.protocol import CHUNK, Answer, Data, Event, Facts, Failed, Sampled, Stderr, Stdout
 from storlab.nodes.agent.steps import Done, Step, carried_out, requests
 from storlab.nodes.identity import Machine, NodeIdentity
 from storlab.nodes.process import Exit, OnOutput, Process
@@ -355,7 +354,7 @@ class Node:
             answered = await self.connection.ask("clock")
             received = time.monotonic()
             self._raise_on_error(answered, "clock")
-            assert isinstance(answered, events.Clock), "the connection lets no other event through"
+            assert isinstance(answered, protocol.Clock), "the connection lets no other event through"
             theirs = answered.monotonic_ns / 1e9
             clock = Clock(offset=theirs - (sent + received) / 2, error=(received - sent) / 2)
             if best is None or clock.error < best.error:

@@ -15,8 +15,7 @@ from msgspec import Meta
 from storlab.errors import CommandFailed, DiskFull, NodeLost, TimedOut, TooMuch
 from storlab.limits import OUTPUT
 from storlab.nodes.agent.connection import Connection
-from storlab.nodes.agent.events import Counted, Event, Exited, Failed, Started, Stderr, Stdout, Turns
-from storlab.nodes.agent.protocol import CHUNK
+from storlab.nodes.agent.protocol import CHUNK, Counted, Event, Exited, Failed, Started, Stderr, Stdout, Turns
 from storlab.record import Count, Seconds
 from storlab.units import size_text
 from storlab.waiting import to_its_end

@@ -19,7 +19,7 @@ from contextlib import aclosing, contextmanager
 from signal import Signals
 from typing import Any
 
-from storlab.nodes.agent.events import Exited, Started, Stderr, Stdout
+from storlab.nodes.agent.protocol import Exited, Started, Stderr, Stdout
 from storlab.nodes.node import Node
 from storlab.waiting import cancelled
 

@@ -20,7 +20,7 @@ from storlab.errors import ParseError
 from storlab.limits import RECORD
 from storlab.measurements import SERIES_COLUMNS, Measurements, empty, metric_frame
 from storlab.metrics import MetricSpec, Value
-from storlab.nodes.agent.events import Counted, CounterName
+from storlab.nodes.agent.protocol import Counted, CounterName
 from storlab.nodes.needs import Needs
 from storlab.nodes.raw_folders import make_raw_folder
 from storlab.probes.agent import AgentProbe

@@ -17,8 +17,7 @@ from storlab.layers.base import Crossing, LayerContext, Shared
 from storlab.layers.resources import Resource
 from storlab.layers.stack import BuiltStack
 from storlab.nodes.node import Node
-from storlab.nodes.shaping.apply import Port, shape_interface, shape_tcp
-from storlab.nodes.shaping.look import Ending, connections, prove_size, round_trip
+from storlab.nodes.shaping.apply import Ending, Port, connections, prove_size, round_trip, shape_interface, shape_tcp
 from storlab.nodes.undo import Entry, RegisterUndo
 from storlab.run.recovery.journal import Journal, Pending
 from storlab.run.recovery.reclaim import Teardown, tear_down

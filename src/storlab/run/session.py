@@ -11,6 +11,7 @@ from typing import Any
 from storlab.errors import NodeError, StorlabError
 from storlab.layers.block.claim import Claims
 from storlab.layers.block.identity import DeviceIdentity
+from storlab.nodes.accounts import make_private, private_name
 from storlab.nodes.agent import steps
 from storlab.nodes.agents import AgentLauncher
 from storlab.nodes.demands import NO_DEMANDS, Demands
@@ -20,7 +21,6 @@ from storlab.nodes.kinds.local import LocalKind
 from storlab.nodes.needs import PROGRAMS, Needs, version_commands
 from storlab.nodes.network import RunNetwork
 from storlab.nodes.node import Node
-from storlab.nodes.private import make_private, private_name
 from storlab.records.run_folder import Host
 from storlab.registry import node_kinds, own_keys
 from storlab.run.permissions import NO_PERMISSIONS, Permissions

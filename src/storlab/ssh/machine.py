@@ -24,8 +24,7 @@ from pathlib import Path
 from storlab.errors import SshError, UnreachableError, UserError
 from storlab.limits import OUTPUT
 from storlab.programs import search_path
-from storlab.ssh.explain import last_sentence, unreachable
-from storlab.ssh.words import MARK, remote_command, remote_script
+from storlab.ssh.client import MARK, last_sentence, remote_command, remote_script, unreachable
 from storlab.text import one_line
 from storlab.waiting import cancelled, to_its_end
 

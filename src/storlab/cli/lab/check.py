@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from storlab.cli.lab.options import Chosen, lab_of
-from storlab.cli.options import Json, LabPath, print_json
+from storlab.cli.options import ChosenHosts, Json, LabPath, lab_of, print_json
 from storlab.cli.status import HOST_NOT_USABLE
 from storlab.errors import StorlabError
 from storlab.text import one_line
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from storlab.doctor.machine import Check
-    from storlab.lab.file import Lab
+    from storlab.lab import Lab
     from storlab.ssh.machine import Machine
 
 _GROUP = "Lab"
@@ -27,7 +26,7 @@ _AT_ONCE = 16  # hosts
 _MARKS = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "missing": ("✗", "red")}
 
 
-def check(which: Chosen = None, lab: LabPath = None, json: Json = False) -> None:
+def check(which: ChosenHosts = None, lab: LabPath = None, json: Json = False) -> None:
     """Look at all hosts at once, and show side by side what they can do.
 
     As `storlab doctor` does here, without Storlab there. Also whether each host's disk may be used. The status is 3

@@ -3,26 +3,118 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from storlab.cli.output import warn
+import msgspec
+
+from storlab.cli.output import show_bytes, show_part, until_closed, warn
 from storlab.cli.progress import drawing
-from storlab.cli.remote.screen import Screen
+from storlab.cli.remote.travel import RULES, Journey, journey
+from storlab.cli.run_events import Question, RunEnded, RunEvent
 from storlab.cli.status import STILL_RUNNING
 from storlab.errors import StorlabError
 from storlab.records.run_folder import RunFolder
-from storlab.remote.follow import LinkLost, follow
-from storlab.remote.host import Host
+from storlab.remote.follow import LinkLost, Places, Receiver, follow
+from storlab.remote.host import Here, Host, Request
 from storlab.remote.origin import Origin, write_origin
-from storlab.remote.receive import Places, Receiver
+from storlab.run.beginning import new_run_id
+from storlab.run.noise import this_machine
 from storlab.run.observer import ending_signals
 from storlab.ssh.machine import connected
+
+# What a job says, shown here as if it ran here.
+
+Draw = Callable[[RunEvent], None]
+
+
+class _Out(msgspec.Struct, frozen=True, tag_field="event", tag="out"):
+    """Of its standard output."""
+
+    data: bytes
+
+
+class _Err(msgspec.Struct, frozen=True, tag_field="event", tag="err"):
+    """Of its standard error."""
+
+    data: bytes
+
+
+class _Ended(msgspec.Struct, frozen=True, tag_field="event", tag="ended"):
+    """The job, with an exit status. ``said``: why its command could not be started."""
+
+    status: int
+    said: str = ""
+
+
+_EVENTS = msgspec.json.Decoder(RunEvent | RunEnded | Question | _Out | _Err | _Ended)
+
+
+class Screen:
+    """Takes events, a line of JSON each. While ``draw`` is unset, they wait."""
+
+    def __init__(self, ask: Callable[[str], None]) -> None:
+        self._ask = ask
+        self._draw: Draw | None = None
+        self._waiting: list[RunEvent] = []
+        self._err = codecs.getincrementaldecoder("utf-8")("replace")
+        self._out = codecs.getincrementaldecoder("utf-8")("replace")
+        self._line = ""
+        self.ended: RunEnded | None = None
+
+    def draw_with(self, draw: Draw | None) -> None:
+        """From now on; what came meanwhile first."""
+        self._draw = draw
+        if draw is not None:
+            waiting, self._waiting = self._waiting, []
+            for event in waiting:
+                draw(event)
+
+    def take(self, line: bytes) -> None:
+        """Show one event. Raises ``StorlabError`` if it is none: it comes from another machine."""
+        try:
+            event = _EVENTS.decode(line)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            raise StorlabError(f"what the other machine reported makes no sense: {error}") from None
+        match event:
+            case _Out():
+                self._print(event.data)
+            case _Err():
+                *lines, self._line = (self._line + self._err.decode(event.data)).split("\n")
+                for each in lines:
+                    warn(each)
+            case Question():
+                self._ask(event.text)
+            case RunEnded():
+                self.ended = event
+            case _Ended():
+                if event.said:
+                    warn(f"storlab: could not be started there: {event.said}")
+            case _ if self._draw is None:
+                self._waiting.append(event)
+            case _:
+                self._draw(event)
+
+    def close(self) -> None:
+        if self._line:
+            warn(self._line)
+            self._line = ""
+
+    def _print(self, data: bytes) -> None:
+        with until_closed():
+            if sys.stdout.isatty():
+                show_part(self._out.decode(data))
+            else:
+                show_bytes(data)
+
 
 _ANSWERS = {"s": "stop", "stop": "stop", "l": "leave", "leave": "leave"}
 
@@ -196,3 +288,72 @@ class _Session:
         async with connected(self._watched.host) as machine:
             word = "nobody" if agreed is None else "yes" if agreed else "no"
             await Host(self._watched.host, machine).answer(self._job, word)
+
+
+# Sends a command to another machine, and ends as it ends.
+
+
+def run_elsewhere(name: str, given: list[tuple[Any, Any]], host: str, *, tied: bool) -> int:
+    """Run a command there; returns its exit status. Raises ``UserError``."""
+    made = journey(name, given, host)
+    values = {parameter.name: value for parameter, value in given}
+    rule = RULES[name]
+    here = Here(this_machine(), tuple(str(place.absolute()) for place in made.results.values()))
+    request = Request(
+        *(new_run_id(), name, tuple(made.words), tuple(made.results), here),
+        environment=_environment(),
+        tied=tied or rule.tied,
+        work=made.work,
+    )
+
+    async def begin(there: Host) -> str:
+        started = await there.start(request, made.files)
+        if started.busy:
+            warn(f"This run is still going on on {host}; it is shown from its beginning.")
+        return started.job or started.busy
+
+    run = _run_of(name, made)
+    quiet = bool(values.get("quiet") or values.get("json"))
+    watched = Watched(
+        host=host,
+        command=name,
+        results=made.results,
+        run=run,
+        tied=tied or rule.tied,
+        keep=run is not None and rule.measures,
+        measures=rule.measures,
+        quiet=quiet,
+    )
+    json, undecided = bool(values.get("json")), bool(values.get("allow_undecided"))
+    return ended(watch(watched, begin), watched, json=json, allow_undecided=undecided)
+
+
+def _run_of(name: str, made: Journey) -> str | None:
+    rule = RULES[name]
+    has_one = rule.out is not None or (rule.run and not rule.output)  # a report's result is a file
+    return next(iter(made.results)) if made.results and has_one else None
+
+
+def ended(seen: Seen, watched: Watched, *, json: bool, allow_undecided: bool) -> int:
+    """The report on a run is made here, from its records; returns the exit status."""
+    if seen.screen.ended is None or seen.status == STILL_RUNNING or watched.run is None:
+        return seen.status
+    from storlab.cli.run import finish
+    from storlab.records.derive import tables_of
+    from storlab.records.run_folder import RunFolder
+    from storlab.run.executor import Outcome
+    from storlab.run.planning.design import summary_of_run
+
+    run = RunFolder.open(watched.results[watched.run])
+    tables = tables_of(run)
+    summary = summary_of_run(run.manifest, tables)
+    outcome = Outcome(run, seen.screen.ended.ending, summary, tables, seen.screen.ended.left_behind)
+    return finish(outcome, json, allow_undecided) or seen.status
+
+
+def _environment() -> dict[str, str]:
+    """Text there is what it would be here: as wide, and in UTF-8."""
+    columns = os.environ.get("COLUMNS")
+    if sys.stdout.isatty():
+        columns = str(shutil.get_terminal_size().columns)
+    return {"LC_ALL": "C.UTF-8", **({"COLUMNS": columns} if columns else {})}

@@ -128,7 +128,7 @@ def _said_by_the_lab(values: dict[str, Any], host: str) -> list[str]:
     """For --set: the machine's own disk where the study has ``disk = "@lab"``, and its scratch folder where the command
     line names a lab. Raises ``UserError``.
     """
-    from storlab.cli.lab.options import lab_of
+    from storlab.cli.options import lab_of
     from storlab.study.machines import LAB
     from storlab.study.study import find_study
 

@@ -12,8 +12,8 @@ from storlab.layers.fs.mount import mount_attached, mount_facts, unmount
 from storlab.layers.fs.options import Of9p
 from storlab.layers.resources import Dir
 from storlab.nodes.agent import steps
+from storlab.nodes.answers import load_modules
 from storlab.nodes.demands import Demands, Devices
-from storlab.nodes.modules import load_modules
 from storlab.nodes.needs import Needs
 from storlab.units import Size
 

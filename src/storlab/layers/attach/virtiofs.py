@@ -18,8 +18,8 @@ from storlab.layers.fs.options import OfVirtiofs
 from storlab.layers.resources import Dir, Share
 from storlab.layers.share.client import CLIENTS
 from storlab.nodes.agent import steps
+from storlab.nodes.answers import load_modules
 from storlab.nodes.demands import Demands, Devices
-from storlab.nodes.modules import load_modules
 from storlab.nodes.needs import Needs
 from storlab.units import Size, power_of_two
 

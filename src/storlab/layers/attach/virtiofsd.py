@@ -21,10 +21,9 @@ from storlab.images.unpacked import Implementation, find_virtiofsd
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.resources import Dir, Share
 from storlab.layers.server.base import ServerContext, ServerLayer
-from storlab.nodes import binding
 from storlab.nodes.accounts import is_root
 from storlab.nodes.agent import steps
-from storlab.nodes.needs import Needs
+from storlab.nodes.needs import Needs, numactl_programs
 from storlab.nodes.node import Confinement, Node
 from storlab.nodes.privileges import TOOLS, confinement
 from storlab.reach import Program, options_of
@@ -133,7 +132,7 @@ class VirtiofsdLayer(ServerLayer[Dir, Share]):
     def needs(self) -> Needs:
         own = (self.path,) if self.path is not None else ()
         missing = (PROGRAMS[self.implementation],) if self.words() is None else ()
-        return Needs(programs=(*missing, *binding.programs(self.pin, self.numa)), paths=own)
+        return Needs(programs=(*missing, *numactl_programs(self.pin, self.numa)), paths=own)
 
     async def reach(self, server: ServerContext) -> Confinement | None:
         """Of root's: it has the shared folder, its own and its program, in namespaces in which chroot(2) is enough.

@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from storlab.layers.base import LayerContext
 from storlab.layers.block.queue import sysfs
-from storlab.nodes.modules import load_modules
+from storlab.nodes.answers import load_modules
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.undo import OF_RUN, undo

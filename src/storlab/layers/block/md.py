@@ -22,7 +22,7 @@ from storlab.layers.block.identity import refuse_another
 from storlab.layers.block.queue import put, queue_facts, sysfs
 from storlab.layers.fs.mkfs import filesystem_uuid, forget_filesystem
 from storlab.layers.resources import Disk
-from storlab.nodes.modules import load_modules
+from storlab.nodes.answers import load_modules
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.undo import Nonce, RunId, undo

@@ -23,9 +23,8 @@ from storlab.layers.database.data_set import DataSet, Recipe, data_sets, pack, u
 from storlab.layers.resources import Dir, Server
 from storlab.layers.server.base import ServerContext, ServerLayer
 from storlab.layers.zfs.dataset import ZfsLayer, destroy_dataset
-from storlab.nodes import binding
 from storlab.nodes.agent import steps
-from storlab.nodes.needs import Needs
+from storlab.nodes.needs import Needs, numactl_programs
 from storlab.nodes.node import Node
 from storlab.nodes.privileges import confinement
 from storlab.reach import Program, options_of
@@ -123,7 +122,7 @@ class DatabaseLayer(ServerLayer[Dir, Server]):
         own = (self.executable(),) if self.bindir is not None else ()
         programs = () if self.bindir is not None else self.looked_for()
         tool = () if self.data is None else (self.data.tool,)
-        return Needs(programs=(*programs, *tool, *binding.programs(self.pin, self.numa)), paths=own)
+        return Needs(programs=(*programs, *tool, *numactl_programs(self.pin, self.numa)), paths=own)
 
     def check_above(self, below: Layer | None) -> str | None:
         if self.clone != "zfs" or isinstance(below, ZfsLayer):

@@ -10,9 +10,9 @@ from storlab.errors import UserError
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.fs.mount import filesystem_under, mount_under
 from storlab.layers.resources import Dir
+from storlab.nodes.accounts import make_private, private_name, refuse_replaceable
 from storlab.nodes.agent import steps
 from storlab.nodes.node import Node
-from storlab.nodes.private import make_private, private_name, refuse_replaceable
 from storlab.nodes.undo import LONG, RunPath, remove_folder, undo
 from storlab.reach import WritesFile
 

@@ -15,9 +15,9 @@ from storlab.layers.resources import Disk, Export
 from storlab.layers.share.watch import Reachable
 from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
+from storlab.nodes.network import interface_toward
 from storlab.nodes.node import Node
 from storlab.nodes.undo import undo
-from storlab.nodes.uplink import interface_toward
 
 _FLUSH, _INTERFACES, _DISCOVER = (f"/dev/etherd/{name}" for name in ("flush", "interfaces", "discover"))
 _PARAMETERS = "/sys/module/aoe/parameters"

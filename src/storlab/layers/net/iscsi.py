@@ -22,7 +22,7 @@ from storlab.layers.server.configfs import attributes
 from storlab.layers.server.log import ServerLog
 from storlab.layers.server.stop import stop
 from storlab.nodes.agent import steps
-from storlab.nodes.modules import load_modules
+from storlab.nodes.answers import load_modules
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Exit, Node, Process
 from storlab.nodes.undo import IscsiName, RunName, undo

@@ -16,7 +16,7 @@ from storlab.layers.net.initiator import LOOK, UNTIL_THERE, InitiatorLayer
 from storlab.layers.resources import Disk, Export
 from storlab.layers.share.watch import Reachable
 from storlab.nodes.agent import steps
-from storlab.nodes.modules import load_modules
+from storlab.nodes.answers import load_modules
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node, Process
 from storlab.nodes.processes import mark

@@ -23,13 +23,20 @@ from storlab.layers.base import Below, Gives, Layer, LayerContext
 from storlab.layers.resources import Dir
 from storlab.layers.server.log import ServerLog
 from storlab.layers.server.stop import server_name, stop
-from storlab.nodes import binding
-from storlab.nodes.accounts import Account, find_user, hand_over, is_root, out_of_reach
+from storlab.nodes.accounts import (
+    SOCKETS,
+    Account,
+    find_user,
+    hand_over,
+    is_root,
+    make_private,
+    out_of_reach,
+    private_name,
+    remove_private,
+)
 from storlab.nodes.agent import steps
-from storlab.nodes.binding import Numbers
-from storlab.nodes.needs import Needs
+from storlab.nodes.needs import Needs, Numbers, numactl, numactl_programs
 from storlab.nodes.node import Confinement, Exit, Node
-from storlab.nodes.private import SOCKETS, make_private, private_name, remove_private
 from storlab.nodes.privileges import TOOLS, confinement
 from storlab.nodes.process import telling
 from storlab.nodes.undo import Undo
@@ -199,7 +206,7 @@ class ServerLayer(Layer[Below, Gives]):
         return f"{how}: {self.complaint(lines)}"
 
     def needs(self) -> Needs:
-        return Needs(programs=(self.executable(), *binding.programs(self.pin, self.numa)))
+        return Needs(programs=(self.executable(), *numactl_programs(self.pin, self.numa)))
 
     async def set_up(self, below: Below, context: LayerContext) -> Gives:
         server = await self._context(below, context)
@@ -288,7 +295,7 @@ class ServerLayer(Layer[Below, Gives]):
         command = list(self.command(server))
         log = ServerLog(context.record(f"{self.layer}.log"))
         process = await server.confined.start(
-            [*binding.numactl(self.pin, self.numa), *self.launcher(server), *command],
+            [*numactl(self.pin, self.numa), *self.launcher(server), *command],
             env={"HOME": server.folder},
             cwd=server.folder,
             name=server.name,

@@ -23,7 +23,7 @@ from storlab.layers.resources import Disk, Export, File, Protocol
 from storlab.layers.server.base import network_address, on_free_port
 from storlab.layers.share.watch import FileSays
 from storlab.nodes.agent import steps
-from storlab.nodes.modules import load_modules
+from storlab.nodes.answers import load_modules
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.text import number_or_text

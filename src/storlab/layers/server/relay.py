@@ -18,8 +18,7 @@ from storlab.errors import TrialError
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.resources import Export, Resource, Server
 from storlab.layers.server.base import ServerContext, ServerLayer
-from storlab.nodes import binding
-from storlab.nodes.needs import Needs
+from storlab.nodes.needs import Needs, numactl_programs
 
 _AGENT = "/proc/self/exe"  # the agent becomes what it starts
 
@@ -60,7 +59,7 @@ class RelayLayer(ServerLayer[Server | Export, Server | Export]):
         return f"it can stand above nbd-export and servers; what {protocol} serves names its own address to clients"
 
     def needs(self) -> Needs:
-        return Needs(programs=binding.programs(self.pin, self.numa))
+        return Needs(programs=numactl_programs(self.pin, self.numa))
 
     def command(self, server: ServerContext) -> list[str]:
         # numactl would be its own executable.

@@ -22,7 +22,7 @@ from storlab.layers.share.nfs_tables import default_block_size, export_flags, ex
 from storlab.layers.share.ports import is_taken
 from storlab.layers.share.watch import FileSays
 from storlab.nodes.agent import steps
-from storlab.nodes.modules import load_modules
+from storlab.nodes.answers import load_modules
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.undo import Port, RunPath, refuse_foreign, undo

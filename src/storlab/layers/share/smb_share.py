@@ -19,7 +19,7 @@ from storlab.layers.resources import Dir, Server, Share
 from storlab.layers.server.base import TAKEN, ServerContext, ServerLayer, network_address
 from storlab.layers.share.ports import is_taken
 from storlab.layers.share.watch import FileSays
-from storlab.nodes.modules import load_modules
+from storlab.nodes.answers import load_modules
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.undo import RunPath, refuse_foreign, undo

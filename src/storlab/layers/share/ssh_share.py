@@ -13,8 +13,7 @@ from storlab.layers.base import LayerContext
 from storlab.layers.resources import Dir, Share
 from storlab.layers.server.base import OWN_NAME, ServerContext, ServerLayer, network_address
 from storlab.layers.share.ports import is_taken
-from storlab.nodes import binding
-from storlab.nodes.needs import Needs
+from storlab.nodes.needs import Needs, numactl_programs
 
 
 class SshShareLayer(ServerLayer[Dir, Share]):
@@ -30,7 +29,7 @@ class SshShareLayer(ServerLayer[Dir, Share]):
     protocol: ClassVar = "sftp"
 
     def needs(self) -> Needs:
-        bound = binding.programs(self.pin, self.numa)
+        bound = numactl_programs(self.pin, self.numa)
         return Needs(programs=("sshd", "ssh-keygen", "ss", "setpriv", *bound), root="a user of its own")
 
     async def prepare(self, server: ServerContext) -> None:

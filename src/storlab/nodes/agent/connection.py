@@ -11,8 +11,20 @@ from typing import Any
 
 from storlab.agent_binary import agent_remedy
 from storlab.errors import NodeLost, ProtocolError
-from storlab.nodes.agent.events import FINAL, Answer, Event, Hello, Refused, answer_of, check_answers
-from storlab.nodes.agent.protocol import PREFACE, VERSION, Decoder, Frame, encode
+from storlab.nodes.agent.protocol import (
+    FINAL,
+    PREFACE,
+    VERSION,
+    Answer,
+    Decoder,
+    Event,
+    Frame,
+    Hello,
+    Refused,
+    answer_of,
+    check_answers,
+    encode,
+)
 from storlab.version import __version__
 
 PATIENCE = 8.0  # s, for an agent to answer what takes it no time; a loaded machine needs far less

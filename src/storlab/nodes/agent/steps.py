@@ -14,8 +14,7 @@ from typing import Any, NoReturn
 
 from storlab.errors import DiskFull, NodeError, NodeLost, ProtocolError
 from storlab.nodes.agent.connection import Connection
-from storlab.nodes.agent.events import MAX_STEPS, Failed, StepResult, Steps
-from storlab.nodes.agent.protocol import CHUNK
+from storlab.nodes.agent.protocol import CHUNK, MAX_STEPS, Failed, StepResult, Steps
 from storlab.nodes.process import Exit, cannot_run
 from storlab.waiting import to_its_end
 

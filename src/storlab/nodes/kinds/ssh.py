@@ -25,8 +25,7 @@ from storlab.nodes.agents import AgentLauncher
 from storlab.nodes.booting import RELEASE_FILE, Bootable, Booted, boot, boot_back
 from storlab.nodes.console import Console, kept_console
 from storlab.nodes.demands import Demands
-from storlab.nodes.kind import Launcher, NodeKind, Prepared, Services
-from storlab.nodes.machine_network import IPAddress, MachineNetwork
+from storlab.nodes.kind import IPAddress, Launcher, MachineNetwork, NodeKind, Prepared, Services
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.processes import end_marked

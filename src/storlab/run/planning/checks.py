@@ -8,14 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from storlab.errors import UserError
 from storlab.layers.base import Layer
 from storlab.layers.block.device import refuse_changed
-from storlab.nodes.agent.events import MAX_TURNS
-from storlab.nodes.kind import Prepared
-from storlab.nodes.machine_network import check_machine_network
+from storlab.nodes.agent.protocol import MAX_TURNS
+from storlab.nodes.kind import Prepared, check_machine_network
 from storlab.nodes.needs import Needs, lacks, together
 from storlab.nodes.network import NEEDS as RUN_NETWORK
+from storlab.nodes.network import UPLINK_NEEDS as UPLINK
 from storlab.nodes.node import Node
 from storlab.nodes.privileges import confinement
-from storlab.nodes.uplink import NEEDS as UPLINK
 from storlab.run.planning.space import Device
 from storlab.run.session import Session
 from storlab.run.trial.subjects import watched_groups

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from storlab.errors import UserError
 from storlab.layers.block.identity import DeviceIdentity
+from storlab.nodes.accounts import refuse_replaceable
 from storlab.nodes.node import Node
-from storlab.nodes.private import refuse_replaceable
 from storlab.run.session import Session
 from storlab.study.cells import HOST, Cell
 from storlab.study.chains import node_specs

@@ -17,7 +17,7 @@ from pathlib import Path
 from storlab.errors import NodeError, TooMuch
 from storlab.limits import FETCHED, FILE, FILES
 from storlab.nodes.agent import steps
-from storlab.nodes.listing import files_below
+from storlab.nodes.answers import files_below
 from storlab.nodes.node import Exit, Node
 from storlab.nodes.raw_folders import make_raw_folder
 from storlab.units import size_text

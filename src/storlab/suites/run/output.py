@@ -16,7 +16,7 @@ from typing import BinaryIO, Self
 
 from storlab.errors import TooMuch
 from storlab.nodes.agent import steps
-from storlab.nodes.listing import files_below
+from storlab.nodes.answers import files_below
 from storlab.nodes.node import Node
 from storlab.suites.adapters.base import Launch
 from storlab.suites.zts_text import log_line

@@ -17,7 +17,7 @@ from storlab.errors import Unsupported, UserError
 from storlab.layers.resources import Dir, Disk, Resource
 from storlab.measurements import Measurements
 from storlab.metrics import MetricSpec
-from storlab.nodes.listing import files_below
+from storlab.nodes.answers import files_below
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.reach import LIBRARY, READS_FILE, Beside, Found, OwnName, Reach

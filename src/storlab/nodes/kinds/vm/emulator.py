@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import os
 import re
 import signal
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
 
-from storlab.errors import MissingTool, UserError
+from msgspec import Struct
+
+from storlab.errors import MissingTool, RecordsError, UserError
+from storlab.images.cache import storlab_cache
+from storlab.images.image import Image
+from storlab.nodes.console import panic
 from storlab.nodes.kinds.vm.hardware import QEMU
 from storlab.nodes.node import Node
+from storlab.record import read_record, to_json
 from storlab.text import one_line
 from storlab.units import shown
+from storlab.unused_users import unused_user
+
+Accelerator = Literal["kvm", "tcg"]
 
 _VERSION = re.compile(r"QEMU emulator version (?P<short>(\d+)\.(\d+)\S*)")
 _OLDEST = (5, 2)
@@ -118,3 +129,135 @@ async def qemu_version(program: str = QEMU) -> str:
         said = f"it answers --version with {shown(version)}" if version else "it says nothing at --version"
         raise UserError(f"{shown(program)} is no QEMU: {said}: {_REMEDY}", ("qemu",))
     return version
+
+
+# Whether KVM really works, which only a guest can tell: on some machines ``/dev/kvm`` answers and every guest dies.
+
+_ALIVE = "storlab-init: alive"
+_ACCELERATOR_PATIENCE = 10.0  # s; with KVM it takes about one
+
+
+class Acceleration(Struct, frozen=True, forbid_unknown_fields=True):
+    """What guests run with, and, where that is emulation, why KVM can't be had."""
+
+    accelerator: Accelerator
+    reason: str = ""
+
+
+def kvm_device() -> str | None:
+    """Why ``/dev/kvm`` can't even be opened; ``None`` where it can."""
+    try:
+        os.close(os.open("/dev/kvm", os.O_RDWR | os.O_CLOEXEC))
+    except FileNotFoundError:
+        return "there is no /dev/kvm"
+    except OSError as error:
+        return f"cannot open /dev/kvm: {error.strerror}"
+    return None
+
+
+async def find_acceleration(image: Image, initrd: Path, host: Node, qemu: str = QEMU) -> Acceleration:
+    """KVM where a tiny guest lives in it, else emulation. Tried once for each boot of this machine and each QEMU.
+
+    QEMU runs as a command of ``host``, and so never outlives the controller.
+    """
+    reason = kvm_device()
+    if reason is not None:
+        return Acceleration("tcg", reason)
+    memory = storlab_cache() / "kvm" / f"{await _machine(image, qemu)}.json"
+    try:
+        return read_record(memory, Acceleration)
+    except (OSError, RecordsError):  # it is tried again
+        pass
+    found = await _try_kvm(image, initrd, host, qemu)
+    memory.parent.mkdir(parents=True, exist_ok=True)
+    memory.write_bytes(to_json(found))
+    return found
+
+
+async def _machine(image: Image, qemu: str) -> str:
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text("utf-8")
+    key = "\0".join([boot, qemu, await qemu_version(qemu), str(image.kernel), str(os.geteuid())])
+    return hashlib.sha256(key.encode()).hexdigest()[:16]
+
+
+async def _try_kvm(image: Image, initrd: Path, host: Node, qemu: str) -> Acceleration:
+    argv = [
+        *(qemu, "-no-user-config", "-nodefaults", "-display", "none", "-no-reboot"),
+        *("-accel", "kvm", "-machine", "q35", "-cpu", "host", "-m", "256M"),
+        *("-kernel", str(image.kernel), "-initrd", str(initrd), "-serial", "stdio"),
+        *("-append", "console=ttyS0 panic=-1 storlab.try=1"),
+    ]
+    ended = await host.run(argv, check=False, timeout=_ACCELERATOR_PATIENCE, grace=0.5)
+    text = ended.stdout.decode(errors="replace").replace("\r", "")
+    if _ALIVE in text:
+        return Acceleration("kvm")
+    said = [] if ended.timed_out else ended.stderr.decode(errors="replace").strip().splitlines()
+    waited = f"it did not boot within {_ACCELERATOR_PATIENCE:g} s" if ended.timed_out else ended.describe()
+    why = said[0] if said else panic(text) or waited
+    return Acceleration("tcg", f"/dev/kvm answers, but a guest dies in it: {why}")
+
+
+# What a QEMU may do beyond being a guest's machine: a guest that breaks out of it should find nothing there.
+#
+# Started by root, QEMU opens what stands on its command line and then becomes a user that nobody else is, another one
+# for each guest: neither another guest's QEMU nor any program of the machine can look into it, and it owns no file. A
+# filter of system calls (seccomp) forbids it to start programs. Where QEMU or this machine can't do that, it is tried
+# with less.
+
+_SANDBOX = "on,obsolete=deny,spawn=deny,resourcecontrol=deny"
+_KEPT = ",elevateprivileges=deny"  # it would also forbid to become another user
+_TRY = b'{"execute": "qmp_capabilities"}\n{"execute": "quit"}\n'
+
+
+@dataclass(frozen=True)
+class Confinement:
+    """``user``: whom QEMU becomes, as number of user and group; ``None``: it stays who started it.
+
+    ``reason``: why it is not confined further, in words.
+    """
+
+    user: int | None = None
+    sandbox: bool = False
+    option: str = "-run-with"  # -runas before QEMU 9.1
+    reason: str = ""
+
+    def words(self) -> list[str]:
+        sandbox = _SANDBOX if self.user is not None else _SANDBOX + _KEPT
+        words = ["-sandbox", sandbox] if self.sandbox else []
+        if self.user is None:
+            return words
+        who = f"{self.user}:{self.user}"
+        return [*words, self.option, f"user={who}" if self.option == "-run-with" else who]
+
+    def of_a_guest(self, *, serves_files: bool) -> Confinement:
+        """For one guest, with a user of its own. A QEMU that serves files itself (9p) stays who started it."""
+        if self.user is None:
+            return self
+        if serves_files:
+            return replace(self, user=None, reason="it serves a folder's files by 9p, and needs root for that")
+        return replace(self, user=unused_user())
+
+    def facts(self) -> dict[str, Any]:
+        """For the records; the number of a guest's own user is not among them, as it is another one each time."""
+        user = "its own" if self.user is not None else "root" if os.geteuid() == 0 else "the run's"
+        return {"user": user, "sandbox": self.sandbox, **({"reason": self.reason} if self.reason else {})}
+
+
+UNCONFINED = Confinement()
+
+
+async def find_confinement(qemu: str, host: Node) -> Confinement:
+    """The most that this machine's QEMU can do, which only a QEMU can tell. It runs for a moment, without a guest."""
+    root = os.geteuid() == 0
+    users = [(unused_user(), "-run-with"), (unused_user(), "-runas")] if root else []
+    tried = [Confinement(user, sandbox, option) for sandbox in (True, False) for user, option in users]
+    said = ""
+    for confinement in (*tried, Confinement(sandbox=True)):
+        argv = [qemu, "-no-user-config", "-nodefaults", "-display", "none", "-machine", "none", "-qmp", "stdio"]
+        ended = await host.run([*argv, *confinement.words()], check=False, stdin=_TRY, timeout=_PATIENCE)
+        if ended.ok:
+            whole = confinement.sandbox and (confinement.user is not None or not root)
+            return replace(confinement, reason="" if whole else said)
+        lines = ended.stderr.decode(errors="replace").strip().splitlines()
+        said = said or (lines[-1] if lines else ended.describe())
+    return Confinement(reason=said)

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, Strict, ValidationInfo, field_valida
 from storlab.allowed import NotAllowed, allowed
 from storlab.images.recipe import series_of
 from storlab.model import Model
-from storlab.nodes.binding import Numbers
+from storlab.nodes.needs import Numbers
 from storlab.reach import READS_FILE, Found, InGuest, Program, Reach, ReadsFile, options_of, path_from
 from storlab.units import Duration, GuestMemory, shown
 

@@ -28,22 +28,25 @@ from storlab.images.image import (
 )
 from storlab.images.module_tree import archive
 from storlab.images.recipe import OWN_SERIES, series_of
-from storlab.nodes.binding import programs
+from storlab.nodes.accounts import SOCKETS, make_private, private_name, remove_private
 from storlab.nodes.demands import Demands
 from storlab.nodes.identity import NodeIdentity, boot_of
 from storlab.nodes.kind import Launcher, Loss, NodeKind, Prepared, Services
-from storlab.nodes.kinds.vm.accelerator import Acceleration, find_acceleration
 from storlab.nodes.kinds.vm.command import MOST_DEVICES, Files, GuestSpec
-from storlab.nodes.kinds.vm.confinement import Confinement, find_confinement
-from storlab.nodes.kinds.vm.emulator import Emulator, find_emulator
+from storlab.nodes.kinds.vm.emulator import (
+    Acceleration,
+    Confinement,
+    Emulator,
+    find_acceleration,
+    find_confinement,
+    find_emulator,
+)
 from storlab.nodes.kinds.vm.hardware import Hardware
-from storlab.nodes.needs import Needs, untraceable
-from storlab.nodes.network import remove_network
+from storlab.nodes.needs import Needs, numactl_programs, untraceable
+from storlab.nodes.network import UPLINK_UNDOES, remove_network
 from storlab.nodes.node import Node
-from storlab.nodes.private import SOCKETS, make_private, private_name, remove_private
 from storlab.nodes.raw_folders import make_raw_folder
 from storlab.nodes.shaping.apply import SHAPING_UNDOES
-from storlab.nodes.uplink import UPLINK_UNDOES
 from storlab.units import size_text
 
 if TYPE_CHECKING:
@@ -70,7 +73,7 @@ class VmKind(Hardware, NodeKind):
 
     def needs(self) -> Needs:
         installed = () if self.own_qemu else (self.emulator,)
-        return Needs(programs=(*installed, *programs(self.pin, self.numa)))
+        return Needs(programs=(*installed, *numactl_programs(self.pin, self.numa)))
 
     def memory_needed(self) -> int:
         return self.memory + _OWN_MEMORY
@@ -199,8 +202,10 @@ class VmLauncher(Launcher[VmKind]):
         return self._confinements[qemu]
 
     async def open(self, name: str, spec: VmKind, prepared: Prepared, demands: Demands, folder: Path) -> Node:
-        from storlab.nodes.kinds.vm.guest import running_guest  # these need the extra `vm`, which `prepare` looks for
-        from storlab.nodes.kinds.vm.saved import saved_guest
+        from storlab.nodes.kinds.vm.guest import (
+            running_guest,  # these need the extra `vm`, which `prepare` looks for
+            saved_guest,
+        )
 
         assert isinstance(prepared, Boot)
         await self._make_folder()
