@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import math
 import re
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -115,7 +114,7 @@ def named_like_files() -> ReportInput:
 @in_browser
 @pytest.mark.parametrize(
     ("make", "charts", "narrow"),  # ".1" is narrow in any size
-    [(sample, 24, 1), (vm_sample, 8, 1), (block_sample, 16, 2), (series_sample, 17, 1), (named_like_files, 17, 1)],
+    [(sample, 20, 1), (vm_sample, 4, 1), (block_sample, 16, 2), (series_sample, 17, 1), (named_like_files, 17, 1)],
 )
 def test_a_page_fits_every_screen_and_no_text_lies_on_another(
     make: Callable[[], ReportInput], charts: int, narrow: int, chromium: Chromium, tmp_path: Path
@@ -232,30 +231,17 @@ def test_a_chart_that_is_there_twice_shows_one_row_of_switches(charts: Tab) -> N
 
 
 _SCALE = "document.querySelector('#time .scale')"
-_CHART = f"{_SCALE}.closest('.panel').querySelector('svg.chart')"
-_TICKS = f"""[...{_CHART}.querySelectorAll('.role-axis-label text')]
-    .filter(t => t.getAttribute('visibility') !== 'hidden')
-    .map(t => [+t.textContent, ...t.getAttribute('transform').match(/-?[\\d.]+/g).map(Number)])
-    .filter(([, x]) => x < 0).map(([value, , y]) => [value, y])"""
-_DRAWN = f"{_CHART}.outerHTML"
+_DRAWN = """[...document.querySelectorAll('#time .scales:has(.scale) .drawn')].filter(e => e.checkVisibility()).map(
+    e => e.classList.contains('log'))"""
 
 
 @in_browser
-def test_a_chart_changes_to_a_logarithmic_scale_and_back(charts: Tab) -> None:
-    linear, drawn = charts.eval(_TICKS), charts.eval(_DRAWN)
-    (first, second, *_), last = linear, linear[-1]
-    assert (second[1] - first[1]) / (last[1] - first[1]) == pytest.approx(second[0] / last[0], abs=0.02)
-    charts.click(_SCALE)
-    assert charts.eval(f"{_SCALE}.ariaPressed") == "true"
-    ticks = sorted((value, at) for value, at in charts.eval(_TICKS) if value > 0)
-    assert len(ticks) >= 3
-    assert charts.eval(_DRAWN) != drawn
-    (low, at), (high, above) = ticks[0], ticks[-1]
-    for value, place in ticks:  # half a pixel, by which labels are placed
-        share = math.log(value / low) / math.log(high / low)
-        assert place == pytest.approx(at + share * (above - at), abs=0.6), ticks
-    charts.click(_SCALE)
-    assert charts.eval(_DRAWN) == drawn
+def test_both_scales_of_a_chart_are_drawn_and_a_switch_shows_the_other_and_back(charts: Tab) -> None:
+    seen = []
+    for _ in range(3):
+        seen.append((charts.eval(f"{_SCALE}.textContent"), charts.eval(_DRAWN)[0]))
+        charts.click(_SCALE)
+    assert seen == [("Log scale", False), ("Linear scale", True), ("Log scale", False)]
 
 
 @in_browser

@@ -40,6 +40,8 @@ CONFIG: dict[str, Any] = {
     "font": FONT,
     "padding": 2,
     "view": {"stroke": None},
+    # The page says what points and bars show, under the pointer; nobody can point at a value of the others.
+    **{mark: {"aria": False} for mark in ("area", "line", "rule", "text", "tick")},
     "axis": {"aria": False, **_LINES, **_TITLE, **_ROOM, "labelFontSize": 12},
     "axisY": {"domain": False, "ticks": False, "labelPadding": 6},
     "legend": {"aria": False, **_ABOVE, **_TITLE, **_SYMBOL, "labelColor": INK, "labelFontSize": 12},

@@ -28,6 +28,13 @@ _TEMPLATES = Path(__file__).parent / "templates"
 _TERM = re.compile(rf"(?<![\w&-])({'|'.join(words.TERMS)})(s?)(?![\w-])")
 
 
+_NEEDLESS = (
+    ' xmlns="http://www.w3.org/2000/svg"', ' xmlns:xlink="http://www.w3.org/1999/xlink"', ' opacity="1"',
+    ' aria-hidden="true"',
+)  # fmt: skip
+"""What vl-convert writes, and what is so anyway within a page."""
+
+
 def render_html(document: Document) -> str:
     """The page, with charts as inline SVG."""
     filters: dict[str, Callable[..., Any]] = {
@@ -93,6 +100,8 @@ def _drawn(figure: Figure) -> list[tuple[str, Markup]]:
         for scale in ("linear", "log"):
             if scale == "linear" or figure.draw_log is not None:
                 svg = figure.svg(width, log=scale == "log")
+                for word in _NEEDLESS:
+                    svg = svg.replace(word, "")
                 root = (
                     f'class="{f"chart {size}".strip()}" role="img" aria-label="{escape(plain(figure.alt), quote=True)}"'
                 )

@@ -68,13 +68,11 @@ def curve_chart(
     )
     limits = pl.DataFrame({"limit": [limit / shown.factor for limit in marked.limits]}, schema={"limit": pl.Float64})
     rules = alt.Chart(limits).mark_rule(color=SOFT, strokeDash=[6, 4]).encode(y=alt.Y("limit:Q"))
-    names = alt.Chart(limits).mark_text(align="left", baseline="bottom", dx=3, dy=-3, color=SOFT, text="objective")
     wanted = pl.DataFrame(list(marked.knees), schema={"line": pl.String, "label": pl.String}, orient="row")
     knees = alt.Chart(drawn.join(wanted, on=["line", "label"], how="semi"))
     rings = knees.mark_point(size=190, strokeWidth=2, color=INK, opacity=1).encode(x=x, y=y)
-    told = knees.mark_text(dy=-16, fontSize=11, color=INK, text="knee").encode(x=x, y=y)
-    above = [rules, names.encode(x=alt.value(0), y=alt.Y("limit:Q"))] if marked.limits else []
-    return alt.layer(bands, strokes, points_, *above, *([rings, told] if marked.knees else []), height=_LARGE)
+    more = [*([rules] if marked.limits else []), *([rings] if marked.knees else [])]
+    return alt.layer(bands, strokes, points_, *more, height=_LARGE)
 
 
 def _steps(points: pl.DataFrame, factor: str) -> alt.X:

@@ -36,6 +36,7 @@ def _curve(summary: Summary, sweep: Sweep, group: Group, key: tuple[str, str], t
     points, unit = curve(summary, group, *key)
     if points["number"].n_unique() > 1:
         title = f"{heading(key[1], key[0], group.within)} over {sweep.factor}"
+        stem = file_stem("curve", [title], taken)
         lines = [line.levels for line in group.lines]
         limits = dict.fromkeys(o.limit for o in summary.objectives if (o.source, o.metric) == key and o.levels in lines)
         knees = [k for k in summary.knees if k.source == key[0] and key[1] in (k.throughput, k.latency)]
@@ -43,11 +44,13 @@ def _curve(summary: Summary, sweep: Sweep, group: Group, key: tuple[str, str], t
             tuple(limit for limit in limits if limit is not None),
             tuple(marks_of([knee for knee in knees if knee.levels in lines], group)),
         )
+        signs = [*(["dashed: the objective"] if marks.limits else []), *(["rings: knees"] if marks.knees else [])]
+        title += f" ({'; '.join(signs)})" if signs else ""
         draw = partial(curve_chart, points, sweep.factor, group.by, key[1], unit, marks)
         least, most = (float(str(end)) for end in (points["mean"].min(), points["mean"].max()))
         log = {"draw_log": partial(draw, log=True), "log_first": most > FAR * least}
         both: dict[str, Any] = log if least > 0 else {}
-        stem, told = file_stem("curve", [title], taken), in_words(points, sweep.factor, key[1], unit)
+        told = in_words(points, sweep.factor, key[1], unit)
         yield panel("sweeps", stem, "", title, told, partial(draw, log=False), **both, wide=True)
 
 
