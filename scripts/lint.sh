@@ -29,11 +29,12 @@ check() {
     checking[$1]=$!
 }
 
-checks=("ruff check" "ruff format" "mypy" "lint-imports" "codespell" "cargo fmt" "cargo clippy")
+checks=("ruff check" "ruff format" "mypy" "lint-imports" "sentences" "codespell" "cargo fmt" "cargo clippy")
 check "ruff check" .venv/bin/ruff check --quiet
 check "ruff format" .venv/bin/ruff format --check --quiet
 check "mypy" flock "$caches/types.lock" .venv/bin/mypy --no-error-summary --cache-dir "$caches/types"
 check "lint-imports" .venv/bin/lint-imports
+check "sentences" .venv/bin/python -m tools.sentences
 check "codespell" .venv/bin/codespell docs src scripts tools benchmarks examples ./*.md
 check "cargo fmt" cargo_agent fmt --check
 check "cargo clippy" cargo_agent clippy --locked --quiet --all-targets -- --deny warnings

@@ -132,14 +132,14 @@ class GateWithoutDirection(Finding, frozen=True):
 class ClaimAnswer(Finding, frozen=True):
     """What is known of a claim: on which side of ``limit`` the ratio lies, or whether it is within a margin."""
 
-    is_: Literal["above", "below", "open", "equivalent", "within", "beyond", "open within"]
+    lies: Literal["above", "below", "open", "equivalent", "within", "beyond", "open within"]
     limit: float = 1.0
 
 
 class ClaimRange(Finding, frozen=True):
     """How an interval lies to what is claimed. ``lacks``: why that is true of these rounds only."""
 
-    is_: Literal["within", "outside", "reaches beyond"]
+    lies: Literal["within", "outside", "reaches beyond"]
     low: float
     high: float | None
     lacks: NotIndependent | None = None

@@ -111,8 +111,8 @@ def _gate_on_verdict(f: findings.GateOnVerdict) -> str:
 
 def _claim(f: answers.ClaimAnswer) -> str:
     limit = f"{f.limit:g}"
-    margin = "" if f.limit is None else f"±{percent(f.limit)}" if f.is_ in _WITHIN else ""
-    return _CLAIM[f.is_].format(limit=limit, margin=margin)
+    margin = "" if f.limit is None else f"±{percent(f.limit)}" if f.lies in _WITHIN else ""
+    return _CLAIM[f.lies].format(limit=limit, margin=margin)
 
 
 _WITHIN = ("equivalent", "within", "beyond", "open within")
@@ -137,7 +137,7 @@ def _claim_range(f: answers.ClaimRange) -> str:
         "within": "The interval lies within what is claimed",
         "outside": "The interval lies outside the claimed range",
         "reaches beyond": "The interval reaches beyond what is claimed",
-    }[f.is_]
+    }[f.lies]
     lacks = "" if f.lacks is None else f" That is true of these rounds: {say(f.lacks)}."
     return f"{lead}, {expected}.{lacks}"
 
