@@ -9,6 +9,8 @@ from rich.console import Console as RichConsole
 from rich.console import ConsoleOptions, RenderableType
 from rich.segment import Segment
 
+from storlab.report.document import Document
+from storlab.report.formats.terminal import Shown
 from storlab.text import plain
 
 _LEAST = 60  # columns
@@ -35,3 +37,8 @@ class Console(RichConsole):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=plain(segment.text))
+
+
+def show_document(document: Document) -> None:
+    """All of it, on standard output."""
+    Console().print(Shown(document, full=True))

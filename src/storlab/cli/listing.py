@@ -17,6 +17,7 @@ from storlab.cli.output import show
 if TYPE_CHECKING:
     from storlab.cli.console import Console
     from storlab.doctor.machine import Check
+    from storlab.report.document import Document
     from storlab.study.study import Study
 
 
@@ -46,7 +47,9 @@ def listing(
         }
         print_json({"studies": described, **kinds})
     else:
-        _show(studies, kinds)
+        from storlab.cli.console import show_document
+
+        show_document(_document(studies, kinds))
 
 
 def _list_metrics(name: str, json: bool) -> None:
@@ -59,44 +62,27 @@ def _list_metrics(name: str, json: bool) -> None:
     heading = ("metric", "unit", "better", "source")
     if json:
         print_json([dict(zip(heading, row, strict=True)) for row in rows])
-    elif sys.stdout.isatty():
-        from rich.table import Table
-
-        from storlab.cli.console import Console
-
-        table = Table(*heading, box=None, pad_edge=False)
-        for row in rows:
-            table.add_row(*row)
-        Console().print(table)
     else:
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        for row in rows:
+        widths = [max(map(len, column)) for column in zip(heading, *rows, strict=True)]
+        for row in [heading, *rows] if sys.stdout.isatty() else rows:
             show("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
-def _show(studies: dict[str, Study], kinds: dict[str, dict[str, str]]) -> None:
-    from rich.table import Table
+def _document(studies: dict[str, Study], kinds: dict[str, dict[str, str]]) -> Document:
+    from storlab.report.document import Document, Fact, Facts, Section
+    from storlab.report.language.format import plural
 
-    from storlab.cli.console import Console
+    def described(study: Study) -> str:
+        return f"{study.model.title} ({'; '.join([plural(len(study.cells), 'cell'), *_needs(study)])})"
 
-    console = Console()
-    table = Table(title="Studies", title_justify="left", box=None, pad_edge=False, title_style="bold")
-    table.add_column("study", style="cyan", no_wrap=True)
-    table.add_column("cells", justify="right")
-    table.add_column("needs")
-    table.add_column("what it compares")
-    for name, study in studies.items():
-        table.add_row(name, str(len(study.cells)), ", ".join(_needs(study)), study.model.title)
-    console.print(table)
-    for name, entries in kinds.items():
-        title = f"\n{name.capitalize()}"
-        table = Table(title=title, title_justify="left", box=None, pad_edge=False, title_style="bold")
-        table.add_column("", style="cyan", no_wrap=True)
-        table.add_column("")
-        table.show_header = False
-        for kind, purpose in entries.items():
-            table.add_row(kind, purpose)
-        console.print(table)
+    parts = {"studies": {name: described(study) for name, study in studies.items()}, **kinds}
+    facts = {name: tuple(Fact(*entry) for entry in entries.items()) for name, entries in parts.items()}
+    blocks = tuple(Facts(name.capitalize(), (("", those),)) for name, those in facts.items())
+    return Document(
+        "Studies that ship with Storlab, and what they need in brackets",
+        (),
+        (Section("list", "", blocks, titled=False),),
+    )
 
 
 def _needs(study: Study) -> list[str]:

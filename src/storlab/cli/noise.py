@@ -13,14 +13,13 @@ import typer
 from typer import Argument, Option
 
 from storlab.cli.options import Allow, Json, Quiet, Shared, String, StudyOptions, Turn, Wait, print_json, studies
-from storlab.cli.output import warn
+from storlab.cli.output import show, warn
 from storlab.cli.status import INTERRUPTED
 from storlab.errors import StorlabError, UserError
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from storlab.analysis.noise_floor import Noise
+    from storlab.report.document import Document
     from storlab.run.noise import MachineNoise, Trials
     from storlab.run.permissions import Permissions
     from storlab.study.study import Study
@@ -69,7 +68,10 @@ def noise(
     if json:
         print_json(_as_dict(measured, found) | {"file": str(file)})
     else:
-        _print(measured, found, file)
+        from storlab.cli.console import show_document
+
+        show_document(_document(measured, found))
+        show(f"Kept for `storlab plan`: {file}")
     raise typer.Exit(INTERRUPTED if trials.interrupted else 0)
 
 
@@ -158,63 +160,38 @@ def _as_dict(measured: MachineNoise, found: list[Noise]) -> dict[str, object]:
     }
 
 
-def _print(measured: MachineNoise, found: list[Noise], file: Path) -> None:
-    from rich.text import Text
-
-    from storlab.analysis.noise_floor import warnings_of
-    from storlab.cli.console import Console
-    from storlab.report.language.format import plural
+def _document(measured: MachineNoise, found: list[Noise]) -> Document:
+    from storlab.analysis.noise_floor import EFFECTS, ROUNDS, rounds_to_see, visible, warnings_of
+    from storlab.report.document import Document, Section, Table, said
+    from storlab.report.language.format import duration, plural
     from storlab.report.language.say import say
 
-    console = Console()
     count = plural(len(measured.values), "trial")
-    console.print(Text(f"Noise of this machine: {measured.title}", style="bold"))
     each = f"{count} of the same load, {measured.seconds:.1f} s each including overhead"
-    share = 100 * found[0].sd
-    differs = f"{measured.metric} differs by {share:.1f} % between successive trials"
-    console.print(Text(f"{each}; {differs} (standard deviation of the log ratio)."))
-    for warning in warnings_of(measured.values):
-        console.print(Text(f"Warning: {say(warning)}", style="yellow"))
-    console.print()
-    console.print(_effects(found))
-    console.print()
-    console.print(_rounds(found[0], measured.seconds))
-    console.print()
-    console.print(Text("For one comparison of two set-ups at 95 %, if the noise stays as it was."))
-    console.print(f"Kept for `storlab plan`: {file}", soft_wrap=True, markup=False)
-
-
-def _effects(found: list[Noise]) -> Table:
-    from rich.table import Table
-
-    from storlab.analysis.noise_floor import ROUNDS, visible
-
-    table = Table(title="The smallest difference that can be seen", title_justify="left", box=None, pad_edge=False)
-    table.add_column("rounds", justify="right", style="cyan")
-    for each in found:
-        table.add_column("trials as long" if each.length == 1 else f"{each.length} times as long", justify="right")
-    for n in ROUNDS:
-        table.add_row(str(n), *(_percent(visible(each.sd, n, ALPHA)) for each in found))
-    table.add_row("noise", *(_percent(each.sd) for each in found), style="dim")
-    table.add_row("from", *(f"{each.pairs} pairs" for each in found), style="dim")
-    return table
-
-
-def _rounds(noise: Noise, seconds: float) -> Table:
-    from rich.table import Table
-
-    from storlab.analysis.noise_floor import EFFECTS, rounds_to_see
-    from storlab.report.language.format import duration
-
-    table = Table(title="What it takes to see a difference", title_justify="left", box=None, pad_edge=False)
-    table.add_column("difference", justify="right", style="cyan")
-    table.add_column("rounds", justify="right")
-    table.add_column("time, two set-ups", justify="right")
+    share = f"{measured.metric} differs by {100 * found[0].sd:.1f} % between successive trials"
+    lengths = ["trials as long" if each.length == 1 else f"{each.length} times as long" for each in found]
+    effects = [(str(n), *(_percent(visible(each.sd, n, ALPHA)) for each in found)) for n in ROUNDS]
+    effects += [("noise", *(_percent(each.sd) for each in found)), ("from", *(f"{each.pairs} pairs" for each in found))]
+    rounds = []
     for effect in EFFECTS:
-        n = rounds_to_see(effect, noise.sd, ALPHA)
-        cells = ("more than 10000", "–") if n is None else (str(n), f"about {duration(round(2 * n * seconds))}")
-        table.add_row(_percent(effect), *cells)
-    return table
+        n = rounds_to_see(effect, found[0].sd, ALPHA)
+        time = "–" if n is None else f"about {duration(round(2 * n * measured.seconds))}"
+        rounds.append((_percent(effect), "more than 10000" if n is None else str(n), time))
+    tables = (
+        Table("The smallest difference that can be seen", ("rounds", *lengths), tuple(effects)),
+        Table("What it takes to see a difference", ("difference", "rounds", "time, two set-ups"), tuple(rounds)),
+    )
+    head = (
+        *said(f"{each}; {share} (standard deviation of the log ratio)."),
+        *said(*(f"Warning: {say(warning)}" for warning in warnings_of(measured.values)), tone="note"),
+    )
+    section = Section(
+        "noise",
+        "",
+        (*tables, *said("For one comparison of two set-ups at 95 %, if the noise stays as it was.")),
+        titled=False,
+    )
+    return Document(f"Noise of this machine: {measured.title}", head, (section,))
 
 
 def _percent(share: float | None) -> str:
