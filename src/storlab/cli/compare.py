@@ -14,7 +14,6 @@ from storlab.cli.options import AllowUndecided, FailOn, Optional, Output, String
 from storlab.cli.output import one_thread_for_algebra, show, show_rendered, until_closed, warn, write_output
 from storlab.cli.status import COMPLETE, NOTHING_MEASURED, of_gates
 from storlab.errors import UserError
-from storlab.findings import Reported
 from storlab.grouping import grouped
 from storlab.report.formats import COMPARISONS, Format, find
 
@@ -44,6 +43,7 @@ def compare(
     from storlab.amounts import plural
     from storlab.analysis.gates import parse_gate
     from storlab.analysis.runs.across_runs import compare_runs
+    from storlab.findings import Reported
     from storlab.records.manifest import differences
     from storlab.records.tables import host_names
     from storlab.report.language.say import say, stop

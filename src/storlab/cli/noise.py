@@ -183,7 +183,7 @@ def _document(measured: MachineNoise, found: list[Noise]) -> Document:
     )
     head = (
         *said(f"{each}; {share} (standard deviation of the log ratio)."),
-        *said(*(f"Warning: {say(warning)}" for warning in warnings_of(measured.values)), tone="note"),
+        *said(*(f"Warning: {say(warning)}" for warning in warnings_of(measured.values)), tone="missing"),
     )
     section = Section(
         "noise",
