@@ -57,17 +57,16 @@ from storlab.nodes.kind import NodeKind
 from storlab.nodes.kinds.local import LocalKind, NetnsKind
 from storlab.nodes.kinds.ssh import SshKind
 from storlab.nodes.kinds.vm.kind import VmKind
-from storlab.probes.alignment.probe import AlignmentProbe
+from storlab.probes.alignment import AlignmentProbe
 from storlab.probes.base import Probe
 from storlab.probes.counters import CountersProbe
-from storlab.probes.folios import FoliosProbe
-from storlab.probes.fragmentation import FragmentationProbe
 from storlab.probes.host_load import HostLoadProbe
 from storlab.probes.locks.probe import LocksProbe
+from storlab.probes.memory import FoliosProbe, FragmentationProbe
 from storlab.probes.nvme import NvmeProbe
 from storlab.probes.processes import ProcessesProbe
 from storlab.probes.profile import ProfileProbe
-from storlab.probes.server.probe import ServerProbe
+from storlab.probes.server import ServerProbe
 from storlab.probes.share_requests import ShareRequestsProbe
 from storlab.probes.stalls import StallsProbe
 from storlab.probes.tcp.probe import TcpProbe

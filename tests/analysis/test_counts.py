@@ -24,7 +24,7 @@ from storlab.analysis.verdict import Rules, beyond
 from storlab.blockio.requests import UNITS
 from storlab.measurements import HISTOGRAM_COLUMNS, METRIC_COLUMNS, REQUEST_COLUMNS
 from storlab.metrics import Declarations, MetricSpec, Specs
-from storlab.probes.alignment.probe import AlignmentProbe
+from storlab.probes.alignment import AlignmentProbe
 from storlab.report.language.say import said, say
 from storlab.timeseries.variability import declares
 

@@ -14,7 +14,7 @@ from storlab.analysis.distributions import distributions
 from storlab.analysis.summary import Distribution, Summary, from_json, to_json
 from storlab.analysis.variability import samples as within
 from storlab.metrics import Declarations
-from storlab.probes.alignment.probe import AlignmentProbe
+from storlab.probes.alignment import AlignmentProbe
 from storlab.records.columns import COLUMNS
 from storlab.tools.fio.declared import declared
 

@@ -40,7 +40,7 @@ from storlab.nodes.console import killed_for_memory, panic, tail
 from storlab.nodes.kinds.vm.causes import last_word
 from storlab.nodes.kinds.vm.emulator import Acceleration
 from storlab.nodes.shaping.queues import parse_connections, parse_features, parse_link, parse_ping, parse_queues
-from storlab.probes.alignment.probe import AlignmentProbe
+from storlab.probes.alignment import AlignmentProbe
 from storlab.probes.backing import BACKING
 from storlab.probes.base import NOTES, Window, read_notes
 from storlab.probes.counters import LOADS, CountersProbe, read_loads

@@ -26,10 +26,10 @@ from storlab.cli.trace.block import latency_rows, latency_table
 from storlab.errors import ParseError, RecordsError, StorlabError
 from storlab.measurements import Measurements
 from storlab.nodes.agent.protocol import Decoder, answer_of
-from storlab.probes.alignment.probe import AlignmentProbe
+from storlab.probes.alignment import AlignmentProbe
 from storlab.probes.base import Probe, ProbeRecord, Window
 from storlab.probes.sampling import NAME as SAMPLES
-from storlab.probes.server.probe import ServerProbe
+from storlab.probes.server import ServerProbe
 from storlab.probes.subject import Subject
 from storlab.record import read_record
 from storlab.report.language.format import duration as duration_text

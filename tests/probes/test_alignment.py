@@ -17,7 +17,7 @@ from laboratory.block import issue, loop_disk
 from storlab.errors import ParseError, StorlabError
 from storlab.measurements import HISTOGRAM_COLUMNS, Measurements
 from storlab.nodes.kinds.local import local_node
-from storlab.probes.alignment.probe import AlignmentProbe
+from storlab.probes.alignment import AlignmentProbe
 from storlab.probes.base import NOTES, ProbeContext, ProbeRecord, Window
 from storlab.probes.subject import End, Subject
 

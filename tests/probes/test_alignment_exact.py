@@ -22,7 +22,7 @@ from laboratory.samples import sample
 from storlab.blockio.requests import UNITS, joint_alignment, shares
 from storlab.blockio.trace_output import decode_output
 from storlab.measurements import Measurements
-from storlab.probes.alignment.probe import AlignmentProbe
+from storlab.probes.alignment import AlignmentProbe
 from storlab.probes.base import ProbeRecord, Window
 from storlab.probes.subject import Subject
 

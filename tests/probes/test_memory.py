@@ -12,8 +12,7 @@ import pytest
 from storlab.agent_binary import agent_path
 from storlab.errors import ParseError
 from storlab.probes.base import ProbeRecord, Window
-from storlab.probes.folios import FoliosProbe
-from storlab.probes.fragmentation import FragmentationProbe, Zone, index, parse_buddyinfo, unusable
+from storlab.probes.memory import FoliosProbe, FragmentationProbe, Zone, index, parse_buddyinfo, unusable
 from storlab.probes.subject import Subject
 
 from . import HERE, watched, write_samples

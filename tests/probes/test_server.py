@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 from storlab.errors import ParseError
 from storlab.measurements import Measurements
 from storlab.probes.base import ProbeRecord, Window
-from storlab.probes.server.asked import BEGAN, COUNT, NOW, REACHED
-from storlab.probes.server.checkpoints import Checkpoint, Look, checkpoints
-from storlab.probes.server.probe import ServerProbe, read_answers
+from storlab.probes.server import BEGAN, COUNT, NOW, REACHED, Checkpoint, Look, ServerProbe, checkpoints, read_answers
 from storlab.probes.subject import Service, Subject
 
 MARIADB = Subject(group="host", servers=(Service(dialect="mysql", address="/x/socket", here=True),))

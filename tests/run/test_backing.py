@@ -15,7 +15,7 @@ from laboratory import Laboratory, opened
 from laboratory.samples import sample
 from storlab.errors import StudyError
 from storlab.nodes.kinds.local import local_node
-from storlab.probes.alignment.probe import AlignmentProbe
+from storlab.probes.alignment import AlignmentProbe
 from storlab.probes.base import Probe
 from storlab.probes.host_load import HostLoadProbe
 from storlab.probes.processes import ProcessesProbe

@@ -73,7 +73,7 @@ FEATURES = {"tso": "tcp-segmentation-offload", "gso": "generic-segmentation-offl
 
 _PROMISED = 0.02  # share by which a queue's own numbers may differ: tc rounds times and rates to the kernel's ticks
 _LARGEST = 2**53  # of any number of a queue
-_READ_BACK_MOST = 64  # queues, connections and packets that are looked at
+_MOST_SHOWN = 64  # queues, connections and packets that are looked at
 _TIME = re.compile(r"\btime=(\d{1,9}(?:\.\d{1,9})?) ms")
 _PEER = re.compile(r"(?:\[::ffff:)?(\d{1,3}(?:\.\d{1,3}){3})\]?:\d{1,5}")
 _MSS, _PATH_MTU = re.compile(r"\bmss:(\d{1,6})\b"), re.compile(r"\bpmtu:(\d{1,6})\b")
@@ -99,7 +99,7 @@ def parse_queues(text: str) -> list[dict[str, Any]]:
             if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _LARGEST:
                 queue[name] = value * scale
         found.append(queue)
-    return found[:_READ_BACK_MOST]
+    return found[:_MOST_SHOWN]
 
 
 def parse_foreign_queue(text: str) -> str | None:
@@ -124,7 +124,7 @@ def parse_features(text: str) -> dict[str, bool]:
 
 def parse_ping(text: str) -> dict[str, float]:
     """Seconds of the round trips that ping(8) prints: the shortest, and the median. Empty where none came back."""
-    times = sorted(float(found) / 1000 for found in _TIME.findall(text)[:_READ_BACK_MOST])
+    times = sorted(float(found) / 1000 for found in _TIME.findall(text)[:_MOST_SHOWN])
     return {"min": times[0], "median": times[(len(times) - 1) // 2]} if times else {}
 
 
@@ -136,12 +136,12 @@ def parse_connections(text: str) -> dict[str, dict[str, list[int]]]:
         if not line[:1].isspace():
             addresses = _PEER.findall(line)
             peer = addresses[-1] if addresses else None
-        elif peer is not None and (peer in found or len(found) < _READ_BACK_MOST):
+        elif peer is not None and (peer in found or len(found) < _MOST_SHOWN):
             for name, pattern in (("mss", _MSS), ("path_mtu", _PATH_MTU)):
                 if value := pattern.search(line):
                     found.setdefault(peer, {}).setdefault(name, set()).add(int(value[1]))
     return {
-        peer: {name: sorted(values)[:_READ_BACK_MOST] for name, values in each.items()} for peer, each in found.items()
+        peer: {name: sorted(values)[:_MOST_SHOWN] for name, values in each.items()} for peer, each in found.items()
     }
 
 

@@ -24,7 +24,7 @@ from storlab.nodes.agent import steps
 from storlab.probes.base import Probe, ProbeContext, ProbeRecord
 from storlab.probes.sampling import NAME, Snapshot, around, each_sample, sampling
 from storlab.probes.subject import End, Kind
-from storlab.probes.zfs import histograms, iostat
+from storlab.probes.zfs import iostat
 from storlab.tools.zfs import Counters, TransactionGroup, parse_counters, parse_transaction_groups
 from storlab.units import Duration
 
@@ -106,7 +106,7 @@ class ZfsProbe(Probe):
     watches: ClassVar[frozenset[Kind]] = frozenset({"machine"})  # most counters are of all pools together
     metrics: ClassVar[tuple[MetricSpec, ...]] = (
         *(each.spec for each in _COUNTED), *(spec for *_, spec in _STATES.values()),
-        _GROUPS, _WRITTEN, *_MEANS.values(), *_MOST.values(), *iostat.METRICS, *histograms.METRICS,
+        _GROUPS, _WRITTEN, *_MEANS.values(), *_MOST.values(), *iostat.METRICS, *iostat.HISTOGRAM_METRICS,
     )  # fmt: skip
 
     interval: Duration = Field(2.0, ge=0.05, description="Between two samples, of about 25 KiB each.")
@@ -121,7 +121,7 @@ class ZfsProbe(Probe):
     )
 
     def declares(self) -> tuple[MetricSpec, ...]:
-        left_out = () if self.histograms else histograms.METRICS
+        left_out = () if self.histograms else iostat.HISTOGRAM_METRICS
         return tuple(spec for spec in self.metrics if spec not in left_out)
 
     def watches_at(self, end: End, kinds: Collection[Kind]) -> bool:
@@ -137,7 +137,7 @@ class ZfsProbe(Probe):
             if self.queues and context.subject.pools:
                 await both.enter_async_context(iostat.asking(context, self.interval))
             if self.histograms and context.subject.pools:
-                await both.enter_async_context(histograms.looking_twice(context))
+                await both.enter_async_context(iostat.looking_twice(context))
             yield
 
     def parse(self, record: ProbeRecord) -> Measurements:
@@ -152,13 +152,13 @@ class ZfsProbe(Probe):
         if watched.histories and not watched.forgetful:
             values += _of_groups([each.of for each in groups.values()])
         queues = iostat.read(record.raw, window)
-        found = histograms.read(record)
-        values += [*iostat.values(queues), *histograms.values(found)]
+        found = iostat.read_histograms(record)
+        values += [*iostat.values(queues), *iostat.histogram_values(found)]
         points = [*_rates(looks), *_levels(looks), *_group_points(list(groups.values())), *iostat.points(queues)]
         shifted = [(None, name, t - window.start, value, unit) for t, name, value, unit in points]
         series = pl.DataFrame(shifted, schema=SERIES_COLUMNS, orient="row")
         warnings = (*_warnings(watched, looks, groups), *queues.warnings)
-        waits = histograms.histograms(found.get("waits", {}))
+        waits = iostat.wait_histograms(found.get("waits", {}))
         return Measurements(metric_frame(values), series=series, histograms=waits, warnings=warnings)
 
 

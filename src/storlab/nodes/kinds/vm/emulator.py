@@ -134,7 +134,7 @@ async def qemu_version(program: str = QEMU) -> str:
 # Whether KVM really works, which only a guest can tell: on some machines ``/dev/kvm`` answers and every guest dies.
 
 _ALIVE = "storlab-init: alive"
-_ACCELERATOR_PATIENCE = 10.0  # s; with KVM it takes about one
+_BOOTS_WITHIN = 10.0  # s; with KVM it takes about one
 
 
 class Acceleration(Struct, frozen=True, forbid_unknown_fields=True):
@@ -187,12 +187,12 @@ async def _try_kvm(image: Image, initrd: Path, host: Node, qemu: str) -> Acceler
         *("-kernel", str(image.kernel), "-initrd", str(initrd), "-serial", "stdio"),
         *("-append", "console=ttyS0 panic=-1 storlab.try=1"),
     ]
-    ended = await host.run(argv, check=False, timeout=_ACCELERATOR_PATIENCE, grace=0.5)
+    ended = await host.run(argv, check=False, timeout=_BOOTS_WITHIN, grace=0.5)
     text = ended.stdout.decode(errors="replace").replace("\r", "")
     if _ALIVE in text:
         return Acceleration("kvm")
     said = [] if ended.timed_out else ended.stderr.decode(errors="replace").strip().splitlines()
-    waited = f"it did not boot within {_ACCELERATOR_PATIENCE:g} s" if ended.timed_out else ended.describe()
+    waited = f"it did not boot within {_BOOTS_WITHIN:g} s" if ended.timed_out else ended.describe()
     why = said[0] if said else panic(text) or waited
     return Acceleration("tcg", f"/dev/kvm answers, but a guest dies in it: {why}")
 

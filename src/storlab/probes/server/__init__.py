@@ -1,1 +1,0 @@
-"""What a database counts itself."""
