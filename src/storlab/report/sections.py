@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 
-from storlab.analysis.machines import machines_of_rounds
 from storlab.analysis.summary import Comparison, Estimate, Summary
 from storlab.extras import has_extra, lacking
-from storlab.findings import Finding, Stopped, innermost
-from storlab.findings.runs import Answered, NoCheckpoint, Unanswered
-from storlab.grouping import grouped, ranges
+from storlab.findings import Finding, innermost
+from storlab.findings.runs import NoCheckpoint
+from storlab.grouping import grouped
 from storlab.report.charts import charts_of
 from storlab.report.document import (
     FIRST,
@@ -29,12 +28,10 @@ from storlab.report.document import (
     said,
     section,
 )
-from storlab.report.language import format as fmt
 from storlab.report.language import words
 from storlab.report.language.methods import method
-from storlab.report.language.of_runs import rested
-from storlab.report.language.say import once, say
-from storlab.report.model.answer import answer
+from storlab.report.language.say import once
+from storlab.report.model.answer import answer, facts_line, hosts, not_compared, overview, resting, within_budget
 from storlab.report.model.block import block_detail_tables, block_tables
 from storlab.report.model.chapters import (
     CLAIMS_LEAD,
@@ -49,7 +46,7 @@ from storlab.report.model.chapters import (
 )
 from storlab.report.model.conformance import conformance_tables
 from storlab.report.model.effects import effect_tables, how_made
-from storlab.report.model.input import ReportInput, for_people, shared_levels, split_primary
+from storlab.report.model.input import ReportInput, for_people, split_primary
 from storlab.report.model.latencies import asked_latencies, latency_tables
 from storlab.report.model.locks import is_in_lock_tables, lock_tables
 from storlab.report.model.nodes import guest_tables, node_tables
@@ -63,7 +60,6 @@ from storlab.report.model.questions import (
 )
 from storlab.report.model.setup import (
     guests_tables,
-    load_facts,
     load_tables,
     modes_table,
     node_sheets,
@@ -78,7 +74,6 @@ from storlab.report.model.tables import (
     absent_lines,
     further_tables,
     measured_tables,
-    together,
     with_note,
 )
 from storlab.report.model.variability import variability_tables
@@ -97,14 +92,14 @@ _EVERYTHING = "see `storlab report RUN --full` or the HTML report."
 
 def report_document(given: ReportInput, charts: Charts | None = None, *, full: bool = False) -> Document:
     """The report on a run. ``charts``: those of ``report.charts``; ``None`` for formats that can't draw."""
-    facts_line = _facts_line(given)
+    of_run = facts_line(given)
     given = for_people(given)
     summary, manifest = given.summary, given.manifest
     head = (
         *said(*map(words.stop, given.cautions), tone="caution"),
         *said(manifest.description if manifest else ""),
-        *said(facts_line, tone="soft"),
-        *said(*map(words.stop, (*_hosts(given), *(manifest.platform_notes if manifest else ()))), tone="note"),
+        *said(of_run, tone="soft"),
+        *said(*map(words.stop, (*hosts(given), *(manifest.platform_notes if manifest else ()))), tone="note"),
     )
     sections = tuple(_sections(given, summary, charts or {}, drawn=charts is not None))
     return Document(
@@ -125,7 +120,7 @@ def _sections(given: ReportInput, summary: Summary, charts: Charts, *, drawn: bo
     warnings = [*map(words.stop, (*unsafe_modes(given), *capped(given))), *warnings]
 
     levels = {cell.cell: cell.levels for cell in summary.cells}
-    headline = f"{_within_budget(given)}{answer(summary, questions, first)} {safety_sentence(given.power_cuts, levels)}"
+    headline = f"{within_budget(given)}{answer(summary, questions, first)} {safety_sentence(given.power_cuts, levels)}"
     yield Section("answer", "Answer", said(headline.strip(), tone="strong"), FIRST, titled=False)
     sweeps = (*charts.get("sweeps", ()), *said(*sweep_sentences(summary), mark="·"), *sweep_tables(summary))
     yield from section("sweeps", "Sweeps", *sweeps)
@@ -323,95 +318,9 @@ def _in_place(tables: list[Table], warnings: Sequence[Finding]) -> tuple[list[Ta
     return tables, rest
 
 
-def not_compared(comparisons: Iterable[Comparison]) -> list[str]:
-    """A sentence for each reason why comparisons have no ratio, with where that is so, if elsewhere they have one."""
-    every = list(comparisons)
-    compared = {(c.factor, c.a, c.b) for c in every if c.ratio is not None}
-    groups = grouped((c.reason, c) for c in every if c.ratio is None)
-    return [
-        words.not_compared(group, [words.place(c) for c in group if (c.factor, c.a, c.b) in compared])
-        for group in groups.values()
-    ]
-
-
 def _not_among(
     questions: Iterable[Sequence[Comparison]], estimates: Iterable[Estimate], values: Values
 ) -> list[Estimate]:
     """Estimates that no question shows beside its ratios."""
     shown = {id(e) for q in questions for level in values.levels_of(q) if (e := values.of(q[0], level))}
     return [e for e in estimates if id(e) not in shown]
-
-
-def overview(summary: Summary) -> str:
-    """How much was measured, and why the run ended, in one or two sentences."""
-    measured = sum(cell.status in ("measured", "partly failed") for cell in summary.cells)
-    cells = f"{measured} of {fmt.plural(len(summary.cells), 'cell')} measured" if summary.cells else ""
-    rounds = f"{fmt.plural(summary.rounds_done, 'round')} done"
-    undecided = sum(c.verdict == "undecided" for c in summary.comparisons)
-    tally = words.tally(summary.comparisons)
-    compared = f"{fmt.plural(len(summary.comparisons), 'comparison')}: {tally}" if tally else "no comparisons"
-    stopped, ended = summary.stopped, "" if summary.stopped is None else words.stop(say(summary.stopped))
-    goal = stopped.goal if isinstance(stopped, Stopped) else None
-    if tally and isinstance(goal, Unanswered):  # the tally says what is open
-        rounds, ended = f"{rounds}, the most that the study allows", ""
-    elif tally and undecided == 0 and isinstance(goal, Answered) and goal.count == len(summary.comparisons):
-        ended = ""
-    counted = "; ".join(part for part in (rounds, cells, compared) if part)
-    return f"{words.stop(counted)} {ended}".strip()
-
-
-def _within_budget(given: ReportInput) -> str:
-    """ "One round fits the budget of 3 min. ", of a run that its budget ended; else empty."""
-    manifest = given.manifest
-    if manifest is None or not manifest.spent or manifest.minutes is None:
-        return ""
-    rounds = given.summary.rounds_done
-    fit = "One round fits" if rounds == 1 else f"{fmt.plural(rounds, 'round')} fit"
-    return f"{fit} the budget of {manifest.minutes:g} min. "
-
-
-def resting(summary: Summary) -> str:
-    """A sentence for all cells that were not run again after the same round; empty if every cell was due."""
-    groups = grouped(((c.rests_after, c.rests_because), c) for c in summary.cells if c.rests_after is not None)
-    return " ".join(
-        f"{together(cells, summary.cells)} rested from round {after + 1} on: "
-        + words.stop(rested(because, several=len(cells) > 1))
-        for (after, because), cells in sorted(groups.items(), key=lambda group: group[0][0] or 0)
-        if after is not None and because is not None
-    )
-
-
-def _facts_line(given: ReportInput) -> str:
-    manifest, shared = given.manifest, words.levels(shared_levels(given.summary))
-    cells = {state.cell for state in given.summary.cells if state.rounds}
-    loads = [
-        f"{load}: {', '.join(facts)}"
-        for load, of in load_facts(given.summary).items()
-        if (facts := [f"{n} {t}" for n, t, at in of if {*at} == cells])
-    ]
-    parts = [f"everywhere {shared}" if shared else "", *loads]
-    if manifest is not None:
-        nodes = manifest.nodes
-        kernels = sorted({facts.kernel.release for facts in nodes.values() if facts.kernel})
-        parts = [
-            f"run {manifest.run}",
-            f"started {fmt.instant(manifest.started)}",
-            f"{'node' if len(nodes) == 1 else 'nodes'} {words.compact(list(nodes))}" if nodes else "",
-            f"Linux {', '.join(kernels)}" if kernels else "",
-            f"Storlab {manifest.storlab}",
-            *parts,
-        ]
-    return " · ".join(part for part in parts if part)
-
-
-def _hosts(given: ReportInput) -> Iterator[str]:
-    """Which machine did which rounds, if several did."""
-    places = machines_of_rounds(given.trials)
-    if not places:
-        return
-    rounds = grouped((host, number) for number, host in places.items() if host)
-    each = "; ".join(f"{host}: {ranges(numbers)}" for host, numbers in rounds.items())
-    yield (
-        f"Several machines did rounds ({each}). Ratios are of trials on the same machine; means of cells mix machines, "
-        "and verdicts are about these machines"
-    )

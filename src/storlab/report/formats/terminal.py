@@ -268,11 +268,17 @@ def drawn_table(table: Table, width: int) -> Iterator[RenderableType]:
     if table.plot and sum(_sizes(table)) > width + _BETWEEN:
         for row in table.rows:
             style = next((STYLES[tone] for cell in row if (tone := tone_of(cell))), "")
-            yield bullet("·", "dim", " ".join(filter(None, row)), style=style)
+            named = zip(table.columns, row, strict=True)
+            yield bullet("·", style or "dim", " ".join(_in_line(name, cell, table) for name, cell in named if cell))
     else:
         yield _rich_table(table, width)
     for number, note in enumerate(table.more, start=1):
         yield foreign(f"[{number}] {note}", "dim")
+
+
+def _in_line(name: str, cell: str, table: Table) -> str:
+    """A cell without its column: what it is stands beside it, if it doesn't say so itself."""
+    return f"{name} {cell}" if name in table.words else f"in {cell} {name}" if name == "rounds" else cell
 
 
 def _rich_table(table: Table, width: int) -> RichTable:

@@ -1,4 +1,4 @@
-"""The first sentence of a report: what was found out, from the verdicts alone.
+"""What a report says of a run as a whole: first what was found out, from the verdicts alone.
 
 A level is called the best of its question only where it is better, by a verdict, than every other level there. What is
 not decided is called so, and nothing is taken from means.
@@ -7,16 +7,23 @@ not decided is called so, and nothing is taken from means.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
+from storlab.analysis.machines import machines_of_rounds
 from storlab.analysis.summary import Comparison, Estimate, Summary
-from storlab.grouping import grouped
+from storlab.findings import Stopped
+from storlab.findings.runs import Answered, Unanswered
+from storlab.grouping import grouped, ranges
 from storlab.metrics import PROBE
 from storlab.report.language import format as fmt
 from storlab.report.language import words
+from storlab.report.language.of_runs import rested
+from storlab.report.language.say import say
+from storlab.report.model.input import ReportInput, shared_levels
 from storlab.report.model.questions import times
-from storlab.report.model.tables import split_levels
+from storlab.report.model.setup import load_facts
+from storlab.report.model.tables import split_levels, together
 
 _MOST = 4  # clauses: a sentence of more is not read
 _OTHERS = 3  # levels that the best is held against by name
@@ -246,3 +253,92 @@ def _places(same: Sequence[_Finding], counts: Mapping[str, int]) -> str:
         some = f"in {len(single)} of {of}" if len(single) < of else "in both" if of == 2 else f"in all {of}"
         parts.append(f"with {single[0].place}" if len(single) == 1 else f"{some}{'' if parts else ' combinations'}")
     return " and ".join(parts)
+
+
+# What stands around the answer: how much was measured and why the run ended, where and when it ran
+
+
+def not_compared(comparisons: Iterable[Comparison]) -> list[str]:
+    """A sentence for each reason why comparisons have no ratio, with where that is so, if elsewhere they have one."""
+    every = list(comparisons)
+    compared = {(c.factor, c.a, c.b) for c in every if c.ratio is not None}
+    groups = grouped((c.reason, c) for c in every if c.ratio is None)
+    return [
+        words.not_compared(group, [words.place(c) for c in group if (c.factor, c.a, c.b) in compared])
+        for group in groups.values()
+    ]
+
+
+def overview(summary: Summary) -> str:
+    """How much was measured, and why the run ended, in one or two sentences."""
+    measured = sum(cell.status in ("measured", "partly failed") for cell in summary.cells)
+    cells = f"{measured} of {fmt.plural(len(summary.cells), 'cell')} measured" if summary.cells else ""
+    rounds = f"{fmt.plural(summary.rounds_done, 'round')} done"
+    undecided = sum(c.verdict == "undecided" for c in summary.comparisons)
+    tally = words.tally(summary.comparisons)
+    compared = f"{fmt.plural(len(summary.comparisons), 'comparison')}: {tally}" if tally else "no comparisons"
+    stopped, ended = summary.stopped, "" if summary.stopped is None else words.stop(say(summary.stopped))
+    goal = stopped.goal if isinstance(stopped, Stopped) else None
+    if tally and isinstance(goal, Unanswered):  # the tally says what is open
+        rounds, ended = f"{rounds}, the most that the study allows", ""
+    elif tally and undecided == 0 and isinstance(goal, Answered) and goal.count == len(summary.comparisons):
+        ended = ""
+    counted = "; ".join(part for part in (rounds, cells, compared) if part)
+    return f"{words.stop(counted)} {ended}".strip()
+
+
+def within_budget(given: ReportInput) -> str:
+    """ "One round fits the budget of 3 min. ", of a run that its budget ended; else empty."""
+    manifest = given.manifest
+    if manifest is None or not manifest.spent or manifest.minutes is None:
+        return ""
+    rounds = given.summary.rounds_done
+    fit = "One round fits" if rounds == 1 else f"{fmt.plural(rounds, 'round')} fit"
+    return f"{fit} the budget of {manifest.minutes:g} min. "
+
+
+def resting(summary: Summary) -> str:
+    """A sentence for all cells that were not run again after the same round; empty if every cell was due."""
+    groups = grouped(((c.rests_after, c.rests_because), c) for c in summary.cells if c.rests_after is not None)
+    return " ".join(
+        f"{together(cells, summary.cells)} rested from round {after + 1} on: "
+        + words.stop(rested(because, several=len(cells) > 1))
+        for (after, because), cells in sorted(groups.items(), key=lambda group: group[0][0] or 0)
+        if after is not None and because is not None
+    )
+
+
+def facts_line(given: ReportInput) -> str:
+    manifest, shared = given.manifest, words.levels(shared_levels(given.summary))
+    cells = {state.cell for state in given.summary.cells if state.rounds}
+    loads = [
+        f"{load}: {', '.join(facts)}"
+        for load, of in load_facts(given.summary).items()
+        if (facts := [f"{n} {t}" for n, t, at in of if {*at} == cells])
+    ]
+    parts = [f"everywhere {shared}" if shared else "", *loads]
+    if manifest is not None:
+        nodes = manifest.nodes
+        kernels = sorted({facts.kernel.release for facts in nodes.values() if facts.kernel})
+        parts = [
+            f"run {manifest.run}",
+            f"started {fmt.instant(manifest.started)}",
+            f"{'node' if len(nodes) == 1 else 'nodes'} {words.compact(list(nodes))}" if nodes else "",
+            f"Linux {', '.join(kernels)}" if kernels else "",
+            f"Storlab {manifest.storlab}",
+            *parts,
+        ]
+    return " · ".join(part for part in parts if part)
+
+
+def hosts(given: ReportInput) -> Iterator[str]:
+    """Which machine did which rounds, if several did."""
+    places = machines_of_rounds(given.trials)
+    if not places:
+        return
+    rounds = grouped((host, number) for number, host in places.items() if host)
+    each = "; ".join(f"{host}: {ranges(numbers)}" for host, numbers in rounds.items())
+    yield (
+        f"Several machines did rounds ({each}). Ratios are of trials on the same machine; means of cells mix machines, "
+        "and verdicts are about these machines"
+    )

@@ -13,6 +13,7 @@ from functools import cache
 
 from storlab.analysis.summary import Comparison, Difference, Estimate, GateResult, Outcome, Summary, Verdict
 from storlab.analysis.verdict import is_endless
+from storlab.findings.rounds import Outliers
 from storlab.grouping import grouped
 from storlab.report.document import Block, Cell, Group, Line, Plot, Sentences, Span, Table, Tone
 from storlab.report.formats.plot import domain
@@ -129,16 +130,19 @@ class Values:
         value, low, high = times(c)
         if value is None or low is None or high is None or is_endless(low) or is_endless(high):
             return None
-        return Span(low, value, high, self._points(c))
+        points = self._points(c)
+        outliers = {number for finding in c.warnings if isinstance(finding, Outliers) for number in finding.rounds}
+        return Span(low, value, high, tuple(points.values()), tuple(points[n] for n in points if n in outliers))
 
-    def _points(self, c: Comparison) -> tuple[float, ...]:
+    def _points(self, c: Comparison) -> dict[int, float]:
+        """Round → how many times ahead the first side was."""
         if self._drawn is None or c.pooled:
-            return ()
+            return {}
         cells = (self._cells.get(tuple(sorted((c.within | {c.factor: level}).items())), -1) for level in (c.a, c.b))
         first, second = (self._rounds(c.source, c.metric).get(cell, {}) for cell in cells)
-        both = [(first[number], second[number]) for number in first if number in second]
-        ratios = (b / a if c.better == "lower" else a / b for a, b in both if a > 0 and b > 0)
-        return tuple(ratio for ratio in ratios if math.isfinite(ratio))
+        above, below = (second, first) if c.better == "lower" else (first, second)
+        both = [n for n in sorted(first) if n in second and first[n] > 0 and second[n] > 0]
+        return {n: ratio for n in both if math.isfinite(ratio := above[n] / below[n])}
 
     def _of_rounds(self, source: str, metric: str) -> dict[int, dict[int, float]]:
         assert self._drawn is not None
