@@ -70,7 +70,9 @@ def _open() -> int:
     """Of its name, no link is followed, and it is a file. Raises ``UserError``."""
     flags = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
     chosen = os.environ.get("STORLAB_LOCKS")
-    folder = Path(chosen) if chosen is not None else _OF_ROOT if os.geteuid() == 0 else _own()
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    own = Path(runtime) / "storlab" if runtime else Path.home() / ".local" / "state" / "storlab"
+    folder = Path(chosen) if chosen is not None else _OF_ROOT if os.geteuid() == 0 else own
     path = folder / _NAME
     try:
         if not folder.is_dir():
@@ -86,11 +88,6 @@ def _open() -> int:
     if chosen is None and found.st_mode & 0o077:
         os.fchmod(descriptor, 0o600)
     return descriptor
-
-
-def _own() -> Path:
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    return Path(runtime) / "storlab" if runtime else Path.home() / ".local" / "state" / "storlab"
 
 
 def _locked(descriptor: int, shared: bool) -> bool:

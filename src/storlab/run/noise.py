@@ -110,7 +110,8 @@ async def measure(
         reason = next((record.reason for record in first.folder.records() if record.reason), "no trial was done")
         raise UserError(f"the noise can't be measured: {reason}")
     seconds_each = fmean(record.duration or 0.0 for record in records) if records else 0.0
-    overhead = _overhead(study, seconds_each) if records else None
+    expected = trial_time(study.cells[0], overhead=0.0)
+    overhead = max(0.0, seconds_each - expected) if records and expected is not None else None
     return Trials(values, seconds_each, overhead, interrupted, left_behind)
 
 
@@ -121,11 +122,6 @@ def _values(outcome: Outcome, metric: str) -> list[float]:
     for source, name in named(metric, rows.select("source", "metric").unique(maintain_order=True).rows())[:1]:
         return [float(v) for v in rows.filter(source=source, metric=name)["value"].to_list()]
     return []
-
-
-def _overhead(study: Study, seconds: float) -> float | None:
-    expected = trial_time(study.cells[0], overhead=0.0)
-    return None if expected is None else max(0.0, seconds - expected)
 
 
 def this_machine() -> str:

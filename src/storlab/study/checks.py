@@ -36,7 +36,12 @@ def check_questions(
     _check_names(model, levels, possible, sweeps, report)
     check_claims(model.claim, levels, possible, report)
     check_objectives(model.slo, levels, sweeps, report)
-    _check_profiles(model, report)
+    if model.profile is not None and model.profile not in model.profiles:
+        report(("profile",), unknown(f"profile {model.profile!r}", model.profile, model.profiles))
+    for profile, values in model.profiles.items():
+        for name in values:
+            if name not in model.parameters:
+                report(("profiles", profile, name), unknown(f"parameter {name!r}", name, model.parameters))
     _limit_cells(factors, report)
 
 
@@ -54,16 +59,16 @@ def notes_on(
 ) -> tuple[str, ...]:
     """``used``: the factors and parameters that something refers to; ``None``: not all cells are here to tell."""
     unused = () if used is None else _unused(model, factors, cells, used)
-    return (*_network_notes(cells), *_native_notes(cells), *unused, *_sectors_note(model, raw))
-
-
-def _check_profiles(model: StudyFile, report: Report) -> None:
-    if model.profile is not None and model.profile not in model.profiles:
-        report(("profile",), unknown(f"profile {model.profile!r}", model.profile, model.profiles))
-    for profile, values in model.profiles.items():
-        for name in values:
-            if name not in model.parameters:
-                report(("profiles", profile, name), unknown(f"parameter {name!r}", name, model.parameters))
+    network = dict.fromkeys(note for cell in cells if cell.network is not None for note in cell.network.cautions())
+    left_out = ((group, layer.layer, cell.groups[group].kind) for cell in cells for group, layer in _left_out(cell))
+    native = (
+        f"{group}: {layer} is left out, because these nodes are of kind {kind} and no virtual machines"
+        for group, layer, kind in dict.fromkeys(left_out)
+    )
+    # Levels may be one and the same set-up on a disk whose sectors are what they are.
+    sizes = list(dict.fromkeys(_of_loops(raw))) if model.disk is not None else []
+    sectors = f"sector sizes of loop devices ({', '.join(sizes)}) are left out: {model.disk} has its own"
+    return (*network, *native, *unused, *([sectors] if sizes else []))
 
 
 def _check_names(
@@ -136,13 +141,6 @@ def _check_disk(model: StudyFile, cells: Sequence[Cell], report: Report) -> None
             'file system on it and name its directory in layer "directory" (--set stack.0.path=DIRECTORY), or write '
             f'stack = [{{ layer = "device", path = "{model.disk}" }}, …]',
         )
-
-
-def _sectors_note(model: StudyFile, raw: Mapping[str, Any]) -> list[str]:
-    """That levels may be one and the same set-up on a disk whose sectors are what they are."""
-    sizes = list(dict.fromkeys(_of_loops(raw))) if model.disk is not None else []
-    said = f"sector sizes of loop devices ({', '.join(sizes)}) are left out: {model.disk} has its own"
-    return [said] if sizes else []
 
 
 def _of_loops(tree: Any) -> Iterator[str]:
@@ -323,10 +321,6 @@ def _shape(cell: Cell, *groups: str) -> str:
     return network + "".join(each.tcp.model_dump_json(exclude_none=True) if each.tcp else "-" for each in known)
 
 
-def _network_notes(cells: Sequence[Cell]) -> Iterator[str]:
-    yield from dict.fromkeys(note for cell in cells if cell.network is not None for note in cell.network.cautions())
-
-
 def _left_out(cell: Cell) -> Iterator[tuple[str, Crossing]]:
     for each in cell.declared:
         group = cell.groups[each.group]
@@ -356,9 +350,3 @@ def _check_alike(cells: Sequence[Cell], report: Report) -> None:
                     "another level: choose levels with --only, or leave the kind of these nodes as it is",
                 )
                 return
-
-
-def _native_notes(cells: Sequence[Cell]) -> Iterator[str]:
-    found = ((group, layer.layer, cell.groups[group].kind) for cell in cells for group, layer in _left_out(cell))
-    for group, layer, kind in dict.fromkeys(found):
-        yield f"{group}: {layer} is left out, because these nodes are of kind {kind} and no virtual machines"

@@ -190,18 +190,17 @@ class _Walk:
     def _segment(self, links: tuple[Link, ...], spot: Unit, below: Unit | None) -> Unit:
         node = self.node(spot.on, spot.node)
         shape = self.network(spot.on, spot.node) if _over_network(links) else None
-        further = {name: self._tops_of(spot, name) for link in links for name in link.layer.chains()}
+        further = {}
+        for name in (name for link in links for name in link.layer.chains()):
+            other = self._cell.chain(spot.on, name)
+            assert other is not None, "checked when the study was loaded"
+            tops = (self.top(other, spot.node, number) for number in range(other.count))
+            further[name] = tuple(top for top in tops if top is not None)
         under = [each for each in (below, shape) if each is not None]
         stands_on = (node, *under, *(top for tops in further.values() for top in tops))
         unit = replace(spot, links=links, below=below, further=further, stands_on=stands_on)
         dumps = [link.layer.model_dump(mode="json") for link in links]
         return self._add(unit, spot.owner, spot.slot, spot.position, spot.user, dumps)
-
-    def _tops_of(self, spot: Unit, name: str) -> tuple[Unit, ...]:
-        other = self._cell.chain(spot.on, name)
-        assert other is not None, "checked when the study was loaded"
-        tops = (self.top(other, spot.node, number) for number in range(other.count))
-        return tuple(top for top in tops if top is not None)
 
 
 def key_of(*parts: Any) -> str:

@@ -34,7 +34,9 @@ def apply_override(raw: dict[str, Any], override: str) -> Path:
         raise UserError(f"--set {override}: write PATH=VALUE, such as --set repeat.max=10")
     parameters = raw.get("parameters")
     known = list(parameters) if isinstance(parameters, dict) else []
-    if len(path) == 1 and path[0] in known and not _names_device(path[0], value, parameters):
+    # The study's disk may be set, and no parameter ``disk``, which is a size in many studies.
+    disk = path == ("disk",) and "disk" in known and _is_path(_toml_value(value)) and not _is_path(parameters["disk"])
+    if len(path) == 1 and path[0] in known and not disk:
         path = ("parameters", path[0])
     elif path[0] not in _TOP:
         what = "parameter" if len(path) == 1 else "key"
@@ -59,11 +61,6 @@ def texts_set(overrides: Iterable[str]) -> Iterator[str]:
             yield value
         elif isinstance(value, list | dict):
             waiting += value.values() if isinstance(value, dict) else value
-
-
-def _names_device(name: str, value: str, parameters: Any) -> bool:
-    """Whether it is the study's disk that is set, and no parameter ``disk``, which is a size in many studies."""
-    return name == "disk" and _is_path(_toml_value(value)) and not _is_path(parameters[name])
 
 
 def _is_path(value: object) -> bool:

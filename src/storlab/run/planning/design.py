@@ -151,18 +151,15 @@ def pairs_left(pairs: tuple[tuple[str, str], ...] | None, levels: Sequence[str])
 def summary_of(design: Design, tables: Tables, *, ended: bool) -> Summary:
     """What the tables say about the study's question so far. ``ended``: with what is only said of a run that has."""
     seen = seen_of(tables) if ended else Seen()
-    design = replace(design, declared=tables.declared(), settings=seen.same(_explains))
+    # Under a verdict, a difference in these is named; those of other facts follow from what is declared.
+    settings = seen.same(lambda thing, setting: thing == KERNEL or setting.rpartition(".")[2] in QUEUE)
+    design = replace(design, declared=tables.declared(), settings=settings)
     observed = {"probes": tables.probe_facts(), "loads": tables.load_facts()}
     design = replace(design, facts=design.facts | {name: facts for name, facts in observed.items() if facts})
     names = ("trials", "metrics", "histograms", "requests")
     trials, metrics, histograms, requests = (tables.frame(name) for name in names)
     summary = summarise(trials, metrics, design, histograms=histograms, requests=requests, ended=ended)
     return replace(summary, unequal=seen.unequal()) if ended else summary
-
-
-def _explains(thing: str, setting: str) -> bool:
-    """Whether a difference in it is named under a verdict; those of other facts follow from what is declared."""
-    return thing == KERNEL or setting.rpartition(".")[2] in QUEUE
 
 
 def seen_of(tables: Tables) -> Seen:
@@ -186,14 +183,10 @@ def rule_of(study: Study, rounds: tuple[int, int], limits: Limits = NO_LIMITS) -
         return Rule("rounds", *rounds)
     if until == "steady":
         return Rule("steady", *rounds)
-    about: Until = "points" if only_sweeps(study) else "precision"
+    about: Until = "points" if study.sweeps and not compares(study) else "precision"
     if until == "decided":
         return Rule(about, *rounds, precision=CURVE_PRECISION) if about == "points" else Rule("decided", *rounds)
     return Rule(about, *rounds, precision=precision_of(until) if isinstance(until, str) else until)
-
-
-def only_sweeps(study: Study) -> bool:
-    return bool(study.sweeps) and not compares(study)
 
 
 def compares(study: Study) -> bool:

@@ -14,7 +14,7 @@ from statistics import fmean, median
 from storlab.analysis.foresight import ASSUMED, Foresight, TypicalNoise, foresee
 from storlab.analysis.noise_floor import noise_of
 from storlab.analysis.stopping import spread_of
-from storlab.analysis.summary import Summary, from_json
+from storlab.analysis.summary import from_json
 from storlab.errors import StorlabError
 from storlab.reading import read_file
 from storlab.records.run_folder import RunFolder
@@ -23,7 +23,6 @@ from storlab.run.planning.design import design_of
 from storlab.run.planning.metrics import foreseen
 from storlab.run.planning.order import OVERHEAD, start_time, time_with
 from storlab.run.planning.plan import Plan
-from storlab.study.cells import Cell, Load
 from storlab.study.study import Study
 from storlab.workloads.base import Work
 
@@ -58,7 +57,8 @@ def typical_noise(study: Study) -> TypicalNoise:
 
 def runs_of(study: Study) -> list[Path]:
     """Folders in ``RUNS`` that are named after the study, the newest first; they may be of another one."""
-    return sorted(RUNS.glob(f"{_escaped(Path(study.file).stem)}-*"), key=lambda path: path.name, reverse=True)
+    name = "".join(f"[{letter}]" if letter in "*?[" else letter for letter in Path(study.file).stem)
+    return sorted(RUNS.glob(f"{name}-*"), key=lambda path: path.name, reverse=True)
 
 
 def _last_run(study: Study) -> TypicalNoise | None:
@@ -68,19 +68,12 @@ def _last_run(study: Study) -> TypicalNoise | None:
             summary = from_json(read_file(folder / "summary.json"))
         except (OSError, StorlabError):
             continue
-        if summary.title == study.model.title and (spreads := _spreads(summary)):
+        # By speed or time: what was counted says nothing of noise.
+        found = (spread_of(comparison) for comparison in summary.comparisons if comparison.unit != "1")
+        spreads = [spread for spread in found if spread is not None and spread > 0]
+        if summary.title == study.model.title and spreads:
             return TypicalNoise(median(spreads), f"as in its last run, {folder}")
     return None
-
-
-def _spreads(summary: Summary) -> list[float]:
-    """Of its comparisons by speed or time: what was counted says nothing of noise."""
-    found = (spread_of(c) for c in summary.comparisons if c.unit != "1")
-    return [spread for spread in found if spread is not None and spread > 0]
-
-
-def _escaped(name: str) -> str:
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
 
 
 RUNS = Path("runs")
@@ -128,7 +121,9 @@ def _by_loads(made: Plan) -> RoundTime:
     speed = speed_of(noise)
     measured = noise.overhead if noise is not None else None
     overhead = max(OVERHEAD, measured) if measured is not None else OVERHEAD
-    seconds = sum(start_time(cell, "round") for cell in _one_of_each_block(made))
+    # Cells of one block share what is kept for a round; one that is in none shares it with no other.
+    apart = {made.blocks.get(cell.number, -cell.number): cell for cell in made.supported}
+    seconds = sum(start_time(cell, "round") for cell in apart.values())
     by_work, unknown = dict[str, None](), dict[str, None]()
     for cell in made.supported:
         times = []
@@ -138,21 +133,13 @@ def _by_loads(made: Plan) -> RoundTime:
                 unknown[load.name] = None
             elif declared is None and work is not None:
                 by_work[load.name] = None
-                declared = cell.trial.warm_up + speed.seconds(_everywhere(work, load, cell))
+                # On all of its nodes, which share this machine's storage.
+                nodes = sum(cell.nodes[group].count for group in load.groups if group in cell.nodes)
+                everywhere = Work(work.moved * nodes, work.waits * nodes, work.longest)
+                declared = cell.trial.warm_up + speed.seconds(everywhere)
             times.append(declared or 0.0)
         seconds += time_with(cell, times, overhead) or 0.0
     return RoundTime(seconds, None, tuple(by_work), speed if by_work else None, tuple(unknown))
-
-
-def _one_of_each_block(made: Plan) -> list[Cell]:
-    """Cells of one block share what is kept for a round; one that is in none shares it with no other."""
-    return list({made.blocks.get(cell.number, -cell.number): cell for cell in made.supported}.values())
-
-
-def _everywhere(work: Work, load: Load, cell: Cell) -> Work:
-    """Of all nodes that it runs on, which share this machine's storage."""
-    nodes = sum(cell.nodes[group].count for group in load.groups if group in cell.nodes)
-    return Work(work.moved * nodes, work.waits * nodes, work.longest)
 
 
 def speed_of(noise: MachineNoise | None) -> Speed:

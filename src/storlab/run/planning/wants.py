@@ -26,7 +26,6 @@ from storlab.run.permissions import (
 from storlab.study.cells import Cell
 from storlab.study.schema import StudyFile
 from storlab.study.study import Study, load_study, named_studies
-from storlab.workloads.base import Workload
 
 _SCRATCH = StudyFile.model_fields["scratch"].default
 
@@ -37,12 +36,8 @@ def wants_of(study: Study, beside: Path | None) -> tuple[Want, ...]:
     found += [each for cell in study.cells for each in _of_cell(cell)]
     if beside is None:
         found += _left_behind(study)
-    return each_once(want_of(*each, beside) for each in found if not _is_own(each[0]))
-
-
-def _is_own(found: Found) -> bool:
-    """Whether the study leaves it to others: the lab's disk is the lab's to name."""
-    return (found.word, found.value) in (("device", OF_LAB), ("write", _SCRATCH))
+    others = (("device", OF_LAB), ("write", _SCRATCH))  # what it leaves to others: the lab's disk is the lab's to name
+    return each_once(want_of(*each, beside) for each in found if (each[0].word, each[0].value) not in others)
 
 
 def _of_cell(cell: Cell) -> Iterator[tuple[Found, Key, str]]:
@@ -59,7 +54,9 @@ def _of_cell(cell: Cell) -> Iterator[tuple[Found, Key, str]]:
     for load in cell.yielding:
         where: Key = ("trial", "verify") if load.verifies else ("workload", load.name)
         for on in load.groups:
-            found = reaching(load.workload) if _on_machine(cell, on) else _sent(load.workload)
+            found: Iterable[Found] = reaching(load.workload)
+            if not _on_machine(cell, on):  # in a guest a program has no more rights than others there, but is read here
+                found = (Found(each.key, "read", each.value) for each in found if each.sent)
             yield from _at(found, (*where, load.workload.kind), on)
     if cell.precondition is not None:
         yield from _at(reaching(cell.precondition), ("trial", "precondition", cell.precondition.kind))
@@ -88,11 +85,6 @@ def _left_behind(study: Study) -> Iterator[tuple[Found, Key, str]]:
     for path in named:
         if is_brought(Path(path).parent, path) and is_closed(Path(path).parent):
             yield Found((), "read", path), ("workload",), ""
-
-
-def _sent(workload: Workload) -> Iterator[Found]:
-    """What a load in a guest has of this machine: a program has no more rights than others there, but is read here."""
-    return (Found(each.key, "read", each.value) for each in reaching(workload) if each.sent)
 
 
 def _on_machine(cell: Cell, group: str) -> bool:

@@ -252,7 +252,11 @@ def _folders() -> Iterator[Orphan]:
         if run is None:
             continue
         if not os.path.lexists(folder):
-            yield from (Orphan(run, "loop.detach", {"file": file}) for file in _lost_files(folder, backs))
+            # The folder was removed by hand, and loop devices keep its files. A file that the kernel does not call
+            # deleted may be in another container, where its folder still is.
+            for _, back in backs:
+                if back.startswith(f"{folder}/") and back.endswith(_DELETED) and os.geteuid() == 0:
+                    yield Orphan(run, "loop.detach", {"file": back.removesuffix(_DELETED)})
             continue
         if not _is_ours(folder) or not stat.S_ISDIR(folder.lstat().st_mode):
             continue
@@ -263,15 +267,6 @@ def _folders() -> Iterator[Orphan]:
             if back.startswith(f"{folder}/"):
                 yield Orphan(run, "loop.detach", {"file": back.removesuffix(_DELETED)}, changed)
         yield Orphan(run, "scratch.remove", {"path": str(folder)}, changed)
-
-
-def _lost_files(folder: Path, backs: list[tuple[Path, str]]) -> Iterator[str]:
-    """Files of a folder that was removed by hand, which loop devices keep. A file that the kernel does not call deleted
-    may be in another container, where its folder still is.
-    """
-    for _, back in backs:
-        if back.startswith(f"{folder}/") and back.endswith(_DELETED) and os.geteuid() == 0:
-            yield back.removesuffix(_DELETED)
 
 
 def _networks() -> Iterator[Orphan]:

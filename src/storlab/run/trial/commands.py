@@ -122,7 +122,8 @@ async def settle(asked: Settle, node: Node, built: Built, as_root: bool) -> list
     if asked.drop_caches and not as_root:
         warnings.append("caches were not dropped before measuring: that needs root")
     elif asked.drop_caches:
-        for command in sorted(_of_own_caches(node, built)):
+        stacks = (part.stack for part in built.parts.values() if part.node is node)
+        for command in sorted({layer.drop for stack in stacks for layer, _ in stack.layers if layer.drop}):
             try:
                 await node.run(command)
             except CommandFailed as error:
@@ -130,12 +131,6 @@ async def settle(asked: Settle, node: Node, built: Built, as_root: bool) -> list
     if asked.wait:
         await asyncio.sleep(asked.wait)
     return warnings
-
-
-def _of_own_caches(node: Node, built: Built) -> set[tuple[str, ...]]:
-    """What empties the caches of layers that stand on the node: of each kind once."""
-    stacks = (part.stack for part in built.parts.values() if part.node is node)
-    return {layer.drop for stack in stacks for layer, _ in stack.layers if layer.drop}
 
 
 async def prove_written(node: Node, stack: BuiltStack, underlying: BuiltStack | None) -> None:

@@ -20,7 +20,6 @@ from storlab.amounts import percent
 from storlab.errors import CommandFailed, StorlabError
 from storlab.nodes.node import Clock, Exit, Node, Process
 from storlab.nodes.process import Turn
-from storlab.probes.base import Probe
 from storlab.run.trial.measure import end_all
 from storlab.study.cells import Cell, Load
 from storlab.text import is_whole
@@ -203,11 +202,6 @@ class SlicedWork:
             f"{levels}: its loads could not be held at once, and went on for {percent(_LATE)} of their time and more "
             "in the turns of others: take longer slices, or none"
         ]
-
-
-def watching_slices(probes: Mapping[str, Probe]) -> dict[str, Probe]:
-    """Those that can tell what is a load's own while others take turns with it."""
-    return {name: probe for name, probe in probes.items() if probe.in_slices}
 
 
 async def begun(node: Node, command: Process) -> None:

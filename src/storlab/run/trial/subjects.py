@@ -63,6 +63,11 @@ async def subjects_of(built: Built, session: Session) -> dict[str, Subject]:
         del nodes[HOST]
     addresses = {name: node.address for name, node in nodes.items() if node.address is not None}
 
+    async def disks_below(node: Node) -> tuple[str, ...] | None:
+        """The lowest disks that layers on a node stand on, or else the one that its scratch folder is on."""
+        found = [disk for part in _parts_on(built, node) for disk in _lowest(part)]
+        return tuple(dict.fromkeys(found)) or await disks_beneath(node, await session.scratch_on(node))
+
     async def subject(name: str, node: Node) -> Subject:
         mine = above.get(name, [])
         below = [other for other, names in above.items() if name in names]
@@ -70,7 +75,7 @@ async def subjects_of(built: Built, session: Session) -> dict[str, Subject]:
             group=HOST if name not in built.nodes else built.group_of(name),
             end="below" if mine or (name == HOST and guests) else "load",
             above=tuple(mine),
-            disks=await _disks_below(built, node, session) if mine else _disks_of_loads(built, node),
+            disks=await disks_below(node) if mine else _disks_of_loads(built, node),
             interfaces=await _interfaces(node, [addresses[each] for each in (*mine, *below) if each in addresses]),
             processes={**(guests if name == HOST else {}), **_programs(built, node)},
             servers=_servers(built, node),
@@ -172,12 +177,6 @@ def _nearest(part: Part) -> list[str]:
     disks = [each.name for each in part.stack.resources if isinstance(each, Disk)]
     below = [disk for each in part.stands_on if each.node is part.node for disk in _nearest(each)]
     return disks[-1:] or below
-
-
-async def _disks_below(built: Built, node: Node, session: Session) -> tuple[str, ...] | None:
-    """The lowest disks that layers on a node stand on, or else the one that its scratch folder is on."""
-    found = [disk for part in _parts_on(built, node) for disk in _lowest(part)]
-    return tuple(dict.fromkeys(found)) or await disks_beneath(node, await session.scratch_on(node))
 
 
 def _lowest(part: Part) -> list[str]:

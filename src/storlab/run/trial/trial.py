@@ -40,7 +40,7 @@ from storlab.run.trial.measure import (
     wait_for_all,
 )
 from storlab.run.trial.reasons import out_of_memory, reason_of, server_logs
-from storlab.run.trial.slices import SlicedWork, Slices, watching_slices
+from storlab.run.trial.slices import SlicedWork, Slices
 from storlab.run.trial.subjects import subjects_of
 from storlab.run.trial.watch import Files, Watch
 from storlab.study.cells import MAIN, Cell, Load
@@ -180,7 +180,8 @@ class TrialRun:
         async with self._phase("precondition"):
             await self._precondition()
         async with self._phase("settle"):
-            await self._read_facts()
+            await self.built.read_facts()  # right before the load: commands may have set what the stack does not say
+            self.facts, self.settings = self.built.facts(), await self.watch.now(self.watched)
             # What is written back on one end may be new to the other: whoever serves is flushed after its clients.
             for groups in self.cell.outward:
                 await all_of(*(self._settle(node) for group in groups for node in self.built.group(group)))
@@ -245,11 +246,6 @@ class TrialRun:
                 await self.setups.set_up(self.built, self.named)
         finally:
             self.guests = {name: dict(node.about) for name, node in self.built.nodes.items() if node.about}
-
-    async def _read_facts(self) -> None:
-        """What is now, right before the load: commands may have set what the stack does not say."""
-        await self.built.read_facts()
-        self.facts, self.settings = self.built.facts(), await self.watch.now(self.watched)
 
     async def _put_back(self) -> None:
         """What commands and loads changed. Of a trial that failed before its load, facts as far as they can be had."""
@@ -374,7 +370,8 @@ class TrialRun:
             subjects = await subjects_of(self.built, self.session)
         nodes = {self.session.host.name: self.session.host, **self.built.nodes}
         work = None if self.slices is None else SlicedWork(self.slices, self.cell)
-        probes = self.cell.probes if work is None else watching_slices(self.cell.probes)
+        # In slices, only those that can tell what is a load's own while others take turns with it.
+        probes = {name: probe for name, probe in self.cell.probes.items() if work is None or probe.in_slices}
         record = await measure(record, places, probes, subjects, nodes, self.folder, self.allowance, self.span, work)
         if work is not None:
             self.warnings += work.warnings()
