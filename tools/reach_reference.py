@@ -8,9 +8,11 @@ from collections.abc import Iterator, Mapping
 from pydantic import BaseModel
 
 from storlab.lab import LabFile
+from storlab.nodes.shaping.keys import Network
 from storlab.permission_words import WORDS
 from storlab.reach import Reach, Reaching, texts_of
-from storlab.study.json_schema import study_models
+from storlab.registry import layer_types, node_kinds, probe_types, workload_types
+from storlab.study.schema import PowerCuts, StudyFile, Trial, group_model
 from storlab.suites.expectations import ExpectationFile
 from storlab.suites.suite_file import SuiteFile
 
@@ -45,6 +47,18 @@ All other keys are numbers, sizes, choices, or texts of one of these types:
 | --- | --- |
 """
 _MANY = 6
+
+
+def study_models() -> Iterator[tuple[str, type[BaseModel]]]:
+    """Also those that other packages add."""
+    yield "study", StudyFile
+    yield from ((f"node {kind}", group_model(kind)) for kind in node_kinds())
+    yield "network", Network
+    yield from ((f"layer {kind}", cls) for kind, cls in layer_types().items())
+    yield from ((f"workload {kind}", cls) for kind, cls in workload_types().items())
+    yield from ((f"probe {kind}", cls) for kind, cls in probe_types().items())
+    yield "trial", Trial
+    yield "crash", PowerCuts
 
 
 def models() -> Iterator[tuple[str, type[BaseModel]]]:

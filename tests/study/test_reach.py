@@ -8,13 +8,12 @@ from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import BaseModel, Field
-from tools.reach_reference import reference
+from tools.reach_reference import reference, study_models
 
 from storlab.lab import LabFile
 from storlab.model import Model
 from storlab.reach import Device, Found, OwnName, Program, ReadsFile, reaching, texts_of
 from storlab.registry import layer_types
-from storlab.study.json_schema import study_models
 from storlab.suites.expectations import ExpectationFile
 from storlab.suites.suite_file import SuiteFile
 

@@ -22,7 +22,7 @@ from storlab.layers.resources import LoggedFile
 from storlab.limits import RECORD
 from storlab.reading import read_file
 from storlab.records.held import make_private, new_run_folder
-from storlab.run.beginning import begin_manifest, new_run_id
+from storlab.run.beginning import begin_run, new_manifest, new_run_id
 from storlab.run.build import Built, Setups
 from storlab.run.observer import Interrupts, Observer
 from storlab.run.permissions import NO_PERMISSIONS, Permissions
@@ -223,7 +223,7 @@ async def crash_check(
             _refuse_full(folder)
             with new_run_folder(folder / RECORDS) as holding:
                 records = holding.named
-                await begin_manifest(holding, run, session, plan)
+                begin_run(holding, await new_manifest(run, session, plan))
                 remember_run(run, records.path)
                 with Journal(records.journal) as journal:
                     session.begin(journal, study.model.scratch)

@@ -56,11 +56,6 @@ async def new_manifest(run: str, session: Session, plan: Plan, limits: Limits = 
     )
 
 
-async def begin_manifest(folder: HeldFolder, run: str, session: Session, plan: Plan) -> None:
-    """Both. Raises ``UserError`` where the folder can't be used."""
-    begin_run(folder, await new_manifest(run, session, plan))
-
-
 def begin_run(folder: HeldFolder, manifest: Manifest) -> None:
     """Write it down. Raises ``UserError`` where the folder can't be used."""
     try:

@@ -14,6 +14,7 @@ from typing import Literal, TypeVar
 
 from msgspec.structs import replace
 
+from storlab.analysis.resting import to_rest
 from storlab.analysis.stopping import Rule, decide
 from storlab.analysis.summary import Summary, to_json
 from storlab.errors import RecordsError, StorlabError, UserError
@@ -23,7 +24,7 @@ from storlab.records.derive import derive, tables_of_study
 from storlab.records.files import write_durably
 from storlab.records.held import HeldFolder, new_run_folder
 from storlab.records.kept import write_tables
-from storlab.records.manifest import Manifest, write_manifest
+from storlab.records.manifest import Manifest, Rest, write_manifest
 from storlab.records.run_folder import RunFolder
 from storlab.records.tables import Tables
 from storlab.run.beginning import begin_run, new_manifest, new_run_id, nodes_of, now
@@ -33,7 +34,7 @@ from storlab.run.merging import assignment_of, manifest_of, set_aside_begun_else
 from storlab.run.observer import Interrupts, Observer
 from storlab.run.permissions import NO_PERMISSIONS, Permissions
 from storlab.run.planning.design import design_of, rule_of, summary_of
-from storlab.run.planning.order import PlannedTrial, Schedule, time_left, trial_times
+from storlab.run.planning.order import PlannedTrial, due, time_left, trial_times
 from storlab.run.planning.plan import Plan, make_plan
 from storlab.run.planning.wants import refuse_unpermitted
 from storlab.run.recovery.journal import Journal, refuse_others
@@ -198,7 +199,7 @@ class _Executor:
         if plan.assigned is not None:  # all of them, whatever they say: nobody here knows the others
             self._first = plan.assigned[0]
             self._rule = Rule("rounds", *[plan.rounds[1] - self._first + 1] * 2)
-        self._schedule = Schedule(manifest.rests, self._rule if manifest.rest_from else None)
+        self._rests, self._may_rest = tuple(manifest.rests), manifest.rest_from is not None
         self._began = time.monotonic()
         self._rounds_here = 0
         self._remaining: int | None = None
@@ -214,6 +215,10 @@ class _Executor:
     @property
     def _ended(self) -> set[int]:
         return {record.trial for record in self._tables.records}
+
+    @property
+    def _resting(self) -> list[int]:
+        return [rest.cell for rest in self._rests]
 
     async def execute(self) -> Outcome:
         remember_run(self._session.run, self._run.path)
@@ -259,9 +264,9 @@ class _Executor:
             if not order:
                 self._stopped = Stopped(number - 1, "resting")
                 return
-            due = not self._ended.issuperset(planned.number for planned in order)
+            new = not self._ended.issuperset(planned.number for planned in order)
             await trials.run(order)
-            self._rounds_here += due
+            self._rounds_here += new
             if trials.unreachable:
                 self._unreachable = tuple(trials.unreachable.values())
                 self._stopped = Unreachable(tuple(trials.unreachable), self._unreachable)
@@ -283,22 +288,24 @@ class _Executor:
             self._stopped = decision.why if assigned is None else RoundsAssigned(*assigned)
             return True
         self._remaining = decision.remaining
-        cells = [cell.number for cell in self._plan.supported if cell.number not in self._schedule.resting]
+        cells = [cell.number for cell in self._plan.supported if cell.number not in self._resting]
         self._observer.round_ends(round_number, summary, decision, self._time_left(round_number + 1, cells))
         if self._is_spent(round_number) or self._is_hopeless(round_number):
             return True
-        if new := self._schedule.let_rest(summary, round_number):
+        decided = sorted(to_rest(summary, self._rule).items()) if self._may_rest else ()
+        if new := [Rest(cell, round_number, why) for cell, why in decided if cell not in self._resting]:
+            self._rests = (*self._rests, *new)
             folder = self._held.run
-            write_manifest(folder.path, replace(folder.manifest, rests=self._schedule.rests))
+            write_manifest(folder.path, replace(folder.manifest, rests=self._rests))
             self._observer.cells_rest(round_number, [self._cells[rest.cell] for rest in new])
         return False
 
     def _begin_round(self, number: int, journal: Journal) -> list[PlannedTrial]:
-        order = self._schedule.due(self._plan.order(number))
+        order = due(self._plan.order(number), self._rests)
         if not self._ended.issuperset(planned.number for planned in order):
-            due = [planned.cell for planned in order if planned.cell not in self._plan.unsupported]
-            journal.note("round begins", round=number, due=due, resting=self._schedule.resting)
-            self._observer.round_begins(number, len(due))
+            cells = [planned.cell for planned in order if planned.cell not in self._plan.unsupported]
+            journal.note("round begins", round=number, due=cells, resting=self._resting)
+            self._observer.round_begins(number, len(cells))
         return order
 
     def _is_spent(self, round_number: int) -> bool:
@@ -326,7 +333,7 @@ class _Executor:
             least = max(least, min(self._remaining - 1, most))
         plan = self._plan
         known = trial_times(plan.supported, self._tables.records, side_by_side=plan.side_by_side).items()
-        times = {cell: time for cell, time in known if cell not in self._schedule.resting}
+        times = {cell: time for cell, time in known if cell not in self._resting}
         left = time_left(times, rest, (max(least, 0), max(most, 0)))
         if left is None or self._limits.minutes is None:
             return left
@@ -334,7 +341,7 @@ class _Executor:
         return min(left[0], budget), min(left[1], budget)
 
     def _summarise(self, *, ended: bool = False) -> Summary:
-        emulated, rests = self._plan.emulated, self._schedule.rests
+        emulated, rests = self._plan.emulated, self._rests
         design = design_of(self._study, self._stopped, self._tables.warnings(), self._limits, rests, emulated)
         return summary_of(design, self._tables, ended=ended)
 

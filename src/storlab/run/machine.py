@@ -94,6 +94,11 @@ def _locked(descriptor: int, shared: bool) -> bool:
     held = _hold_of_root()
     if held is not None and not (shared and held == "READ"):
         return False
+    return try_lock(descriptor, shared=shared)
+
+
+def try_lock(descriptor: int, *, shared: bool = False) -> bool:
+    """Whether it could be locked, see flock(2). The kernel gives the lock back once the descriptor is closed."""
     try:
         fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -33,7 +33,7 @@ from storlab.records.tables import host_names
 from storlab.run.beginning import new_run_id, now
 from storlab.run.limits import AS_PLANNED, Assignment, Extent
 from storlab.run.planning.design import rule_of
-from storlab.run.planning.order import Schedule
+from storlab.run.planning.order import due
 from storlab.run.planning.plan import Plan
 from storlab.study.study import Study
 
@@ -83,14 +83,14 @@ def set_aside_begun_elsewhere(
 
     What is compared within a round was measured on one machine; that is all that pairs rest on.
     """
-    schedule = Schedule(run.manifest.rests, None)
     of_rounds = grouped((record.round, record) for record in records)
     unsupported = {*plan.unsupported, *(record.cell for record in records if record.status == "unsupported")}
     found = False
     for number, those in of_rounds.items():
         elsewhere = sorted({record.hosts[0].name for record in those if record.hosts and record.hosts[0] != here})
-        due = {each.number for each in schedule.due(plan.order(number)) if each.cell not in unsupported}
-        if not elsewhere or due <= {record.trial for record in those}:
+        order = due(plan.order(number), run.manifest.rests)
+        wanted = {each.number for each in order if each.cell not in unsupported}
+        if not elsewhere or wanted <= {record.trial for record in those}:
             continue
         found = True
         notify(f"Round {number} was begun on {', '.join(elsewhere)} and not ended: it is done here, whole.")

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from storlab.records.held import new_run_folder
-from storlab.run.beginning import begin_manifest, new_run_id
+from storlab.run.beginning import begin_run, new_manifest, new_run_id
 from storlab.run.build import Built, Setups
 from storlab.run.observer import Interrupts, Observer
 from storlab.run.permissions import NO_PERMISSIONS, Permissions
@@ -37,7 +37,7 @@ async def shell_session(
             plan.refuse_empty()
             await session.claim_devices()
             with new_run_folder(folder) as holding:
-                await begin_manifest(holding, run, session, plan)
+                begin_run(holding, await new_manifest(run, session, plan))
                 remember_run(run, folder)
                 with Journal(holding.run.journal) as journal:
                     session.begin(journal, study.model.scratch)

@@ -15,7 +15,7 @@ from storlab.study.chains import Link
 from storlab.study.factors import Factor
 from storlab.study.layout import over_network
 from storlab.study.machines import LAB
-from storlab.study.messages import nearest, unknown
+from storlab.study.messages import no_level, unknown
 from storlab.study.questions import check_claims, check_objectives
 from storlab.study.read_cells import Report
 from storlab.study.schema import StudyFile
@@ -88,8 +88,7 @@ def _check_names(
     for index, compare in enumerate(model.compare):
         path: Path = ("compare", index)
         if compare.factor is not None and compare.factor not in levels:
-            has = nearest(compare.factor, levels) or (f"; there are: {', '.join(levels)}" if levels else "")
-            report((*path, "factor"), f"unknown factor {compare.factor!r}{has}")
+            report((*path, "factor"), unknown(f"factor {compare.factor!r}", compare.factor, levels))
         elif levels:
             factor = compare.factor or next((name for name in levels if name not in sweeps), next(iter(levels)))
             _check_pairs(
@@ -114,8 +113,7 @@ def _check_pairs(
     for number, pair in enumerate(pairs):
         for place, level in enumerate(pair):
             if level not in levels and level not in possible:
-                has = nearest(level, levels) or f"; it has {', '.join(levels)}"
-                report((*path, number, place), f"{factor} has no level {level!r}{has}")
+                report((*path, number, place), no_level(factor, level, levels))
         if pair[0] == pair[1]:
             report((*path, number), f"{pair[0]!r} is compared with itself")
         elif frozenset(pair) in seen:

@@ -6,7 +6,7 @@ type.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from pydantic import BaseModel
@@ -125,15 +125,3 @@ def _open_items(schema: Schema) -> Schema:
     if schema.get("type") == "array" and "items" in schema:
         return {**schema, "items": {"anyOf": [_open_items(schema["items"]), _WORD]}}
     return schema
-
-
-def study_models() -> Iterator[tuple[str, type[BaseModel]]]:
-    """Also those that other packages add."""
-    yield "study", StudyFile
-    yield from ((f"node {kind}", group_model(kind)) for kind in node_kinds())
-    yield "network", Network
-    yield from ((f"layer {kind}", cls) for kind, cls in layer_types().items())
-    yield from ((f"workload {kind}", cls) for kind, cls in workload_types().items())
-    yield from ((f"probe {kind}", cls) for kind, cls in probe_types().items())
-    yield "trial", Trial
-    yield "crash", PowerCuts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import Any, get_args
 
@@ -54,6 +54,11 @@ def unknown(what: str, word: object, known: Iterable[str]) -> str:
     names = list(known)
     meant = nearest(word, names) if isinstance(word, str) else ""
     return f"unknown {what}{meant or '; there are: ' + (', '.join(names) or 'none')}"
+
+
+def no_level(factor: str, level: str, levels: Sequence[str]) -> str:
+    has = nearest(level, levels) or f"; it has {', '.join(levels)}"
+    return f"{factor} has no level {level!r}{has}"
 
 
 def _closest(word: str, known: Iterable[str]) -> str:

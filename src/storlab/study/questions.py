@@ -13,7 +13,7 @@ from storlab.levels import numbers_of
 from storlab.model import Model
 from storlab.reach import Choice, Metric, OwnName, Prose
 from storlab.study.factors import label_of
-from storlab.study.messages import nearest
+from storlab.study.messages import no_level, unknown
 from storlab.study.toml_text import Path
 from storlab.units import Share, shown
 
@@ -140,11 +140,6 @@ class Claim(Model):
             if (levels := getattr(self, key)) is not None:
                 yield key, levels
 
-    @property
-    def differing(self) -> list[str]:
-        left, right = self.left or {}, self.right or {}
-        return [factor for factor in left if left[factor] != right.get(factor)]
-
 
 class Objective(Model):
     """What a metric should stay below or above: up to which level of a sweep does it?"""
@@ -185,8 +180,7 @@ def check_objectives(
         if objective.factor is None and not sweeps:
             report(path, "no factor has three or more levels that are numbers: add one, or name a factor")
         elif objective.factor is not None and objective.factor not in levels:
-            has = nearest(objective.factor, levels) or (f"; there are: {', '.join(levels)}" if levels else "")
-            report((*path, "factor"), f"unknown factor {objective.factor!r}{has}")
+            report((*path, "factor"), unknown(f"factor {objective.factor!r}", objective.factor, levels))
         elif objective.factor is not None and numbers_of(levels[objective.factor]) is None:
             report((*path, "factor"), f"the levels of {objective.factor} are not numbers: a limit needs steps to cross")
 
@@ -207,20 +201,17 @@ def check_claims(
         for key, side in claim.sides:
             for factor, level in side.items():
                 if factor not in levels:
-                    has = nearest(factor, levels) or (f"; there are: {', '.join(levels)}" if levels else "")
-                    report((*path, key, factor), f"unknown factor {factor!r}{has}")
+                    report((*path, key, factor), unknown(f"factor {factor!r}", factor, levels))
                 elif level not in levels[factor] and level not in possible.get(factor, ()):
-                    has = nearest(level, levels[factor]) or f"; it has {', '.join(levels[factor])}"
-                    report((*path, key, factor), f"{factor} has no level {level!r}{has}")
-        if claim.left is not None and claim.right is not None:
-            _check_sides(claim.left, claim.right, claim.differing, path, report)
-
-
-def _check_sides(left: Levels, right: Levels, differing: Sequence[str], path: Path, report: Report) -> None:
-    if set(left) != set(right):
-        alone = sorted(set(left) ^ set(right))
-        report((*path, "right"), f"left and right must name the same factors, and one of them lacks {', '.join(alone)}")
-    elif not differing:
-        report((*path, "right"), "left and right are the same levels")
-    elif len(differing) > 1:
-        report((*path, "right"), f"left and right may differ in one factor, not in {' and '.join(differing)}")
+                    report((*path, key, factor), no_level(factor, level, levels[factor]))
+        left, right = claim.left or {}, claim.right or {}
+        differing = [factor for factor in left if left[factor] != right.get(factor)]
+        wrong = ""
+        if alone := sorted(set(left) ^ set(right)):
+            wrong = f"must name the same factors, and one of them lacks {', '.join(alone)}"
+        elif left and not differing:
+            wrong = "are the same levels"
+        elif len(differing) > 1:
+            wrong = f"may differ in one factor, not in {' and '.join(differing)}"
+        if wrong:
+            report((*path, "right"), f"left and right {wrong}")

@@ -20,7 +20,7 @@ from storlab.registry import node_kinds, probe_types, workload_types
 from storlab.study.cells import HOST, Cell, CrashCheck, Load, Target
 from storlab.study.factors import Factor
 from storlab.study.machines import read_machines
-from storlab.study.messages import explain, nearest, unknown
+from storlab.study.messages import explain, nearest, no_level, unknown
 from storlab.study.read_stacks import StackReader
 from storlab.study.schema import (
     DEFAULT_PROBES,
@@ -148,7 +148,11 @@ class CellReader:
             return None, None, None
         for index, rule in enumerate(trial.timeouts):
             for factor, level in rule.where.items():
-                self.known_level(("trial", "timeouts", index, "where", factor), factor, level)
+                path, levels = ("trial", "timeouts", index, "where", factor), self.source.levels
+                if factor not in levels:
+                    self.problem(path, unknown(f"factor {factor!r}", factor, levels))
+                elif level not in levels[factor]:
+                    self.problem(path, no_level(factor, level, levels[factor]))
         first, last = trial.precondition, {check: {}} if isinstance(check, str) else check
         precondition = None if first is None else self.one_of(first, ("trial", "precondition"))
         return trial, precondition, None if last is None else self.one_of(last, ("trial", _VERIFY))
@@ -201,14 +205,6 @@ class CellReader:
             return None
         network: Network | None = self.model(Network, self.substitution.apply(tree, ("network",)), ("network",))
         return network
-
-    def known_level(self, path: Path, factor: str, level: str) -> None:
-        levels = self.source.levels
-        if factor not in levels:
-            self.problem(path, f"unknown factor {factor!r}{nearest(factor, levels)}")
-        elif level not in levels[factor]:
-            has = nearest(level, levels[factor]) or f"; it has {', '.join(levels[factor])}"
-            self.problem(path, f"{factor} has no level {level!r}{has}")
 
     def groups(self) -> dict[str, NodeGroup]:
         groups = {}
@@ -306,9 +302,7 @@ class CellReader:
         if group not in groups:
             self.problem(path, unknown(f"nodes {group!r}", group, groups))
         elif chain and chain not in groups[group].extra:
-            named = groups[group].extra
-            has = nearest(chain, named) or f"; there are: {', '.join(named) or 'none'}"
-            self.problem(path, f"the nodes {group} have no chain {chain!r}{has}")
+            self.problem(path, unknown(f"chain {chain!r} of the nodes {group}", chain, groups[group].extra))
         elif chain and groups[group].extra[chain].count > 1:
             self.problem(path, f"each of the nodes {group} has several chains {chain!r}, and a load runs on one")
         return Target(group, chain)

@@ -28,16 +28,7 @@ from storlab.run.planning.design import design_of
 from storlab.run.planning.machines import open_machines, place
 from storlab.run.planning.metrics import narrowed, refuse_unknown_metrics
 from storlab.run.planning.order import PlannedTrial, round_order
-from storlab.run.planning.space import (
-    Room,
-    free_space,
-    loads_space,
-    refuse_double_claims,
-    refuse_elsewhere,
-    refuse_guests_too_large,
-    refuse_stacks_too_large,
-    stacks_space,
-)
+from storlab.run.planning.space import Room, guests_memory, loads_space, refuse_double_claims, stacks_room
 from storlab.run.planning.wants import refuse_unpermitted
 from storlab.run.session import Session
 from storlab.study.cells import Cell
@@ -158,27 +149,18 @@ async def make_plan(
     supported = [cell for cell in study.cells if cell.number not in unsupported]
     refuse_unsliceable(study, supported)
     together = any(cell.trial.side_by_side for cell in supported)
-    free, space = await free_space(session.host, study.model.scratch), stacks_space(supported, together)
-    refuse_stacks_too_large(study, supported, space, free)
-    await refuse_elsewhere(study, supported, session, together)
+    space = await stacks_room(study, supported, session, together)
     laid_out = await loads_space(study, supported, session)
     refuse_double_claims(study, supported, checked.claimed, together)
     meminfo = await session.host.read_text("/proc/meminfo")
-    memory = refuse_guests_too_large(study, supported, meminfo, together)
+    memory = guests_memory(study, supported, meminfo, together)
     root = [needs.root for cell in study.cells for needs in [needs_here(cell), *node_needs(cell)] if needs.root]
-    notes = alike(
-        (
-            *study.notes,
-            *(images or ()),
-            *about_slices(supported),
-            *_left_out(supported),
-            *_shared_in_rounds(supported),
-        )
-    )
+    of_cells = (*about_slices(supported), *_left_out(supported), *_shared_in_rounds(supported))
+    notes = alike((*study.notes, *(images or ()), *of_cells))
     needed = tuple(dict.fromkeys(root))
     of_groups = {name: each for (name, _), each in prepared.items()}
     found = needed, tuple(notes), session.permissions, of_groups, memory
-    return Plan(study, seed, rounds, unsupported, Room(space, free), *found, order, laid_out, wants=wants)
+    return Plan(study, seed, rounds, unsupported, space, *found, order, laid_out, wants=wants)
 
 
 def _refuse_too_many_comparisons(study: Study) -> None:

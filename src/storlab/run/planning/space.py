@@ -33,73 +33,59 @@ async def free_space(node: Node, path: str) -> int:
     return int((await node.output("df", "--output=avail", "-B1", path)).split()[-1])
 
 
-def _units_here(cell: Cell) -> list[Unit]:
-    return [unit for unit in cell.units if unit.links and cell.is_here(unit.on)]
-
-
-def stacks_space(cells: Iterable[Cell], side_by_side: bool = False) -> int:
-    """Bytes on this machine's scratch file system at the worst moment: a trial's own, and all that is kept then.
+def _at_worst(sizes: Iterable[Iterable[tuple[Unit, int]]], side_by_side: bool) -> int:
+    """Of the sizes of each cell's units: a trial's own at the worst moment, and all that is kept for the run then.
 
     ``side_by_side``: the cells of a round are set up at the same time.
     """
     kept: dict[str, int] = {}
-    largest, every = 0, 0
-    for cell in cells:
-        passing = 0
-        for unit in _units_here(cell):
+    passing = [0]
+    for of_cell in sizes:
+        passing.append(0)
+        for unit, size in of_cell:
             if unit.keep == "run":
-                kept[unit.identity] = unit.space
+                kept[unit.identity] = size
             else:
-                passing += unit.space
-        largest, every = max(largest, passing), every + passing
-    return (every if side_by_side else largest) + sum(kept.values())
+                passing[-1] += size
+    return (sum(passing) if side_by_side else max(passing)) + sum(kept.values())
 
 
-async def refuse_elsewhere(study: Study, cells: Sequence[Cell], session: Session, side_by_side: bool) -> None:
-    """Raise ``StudyError`` where another machine that is there for the run has no room for what is set up on it."""
-    kept: dict[str, dict[str, int]] = {}
-    free: dict[str, int] = {}
-    passing: dict[str, int] = {}
-    for cell in cells:
-        own: dict[str, int] = {}
-        for unit in cell.units:
-            group = cell.nodes.get(unit.on)
-            if not unit.links or group is None or group.here or not group.session:
-                continue
-            node = await session.stand_in(unit.node, node_specs(unit.on, group)[unit.node])
-            assert node is not None, "it is there for the run"
-            if unit.node not in free:
-                try:
-                    free[unit.node] = await free_space(node, node.scratch or study.model.scratch)
-                except UserError as error:
-                    key = ("scratch",) if node.scratch is None else ("nodes", unit.on, "scratch")
-                    raise study.problem(key, str(error)) from None
-            if unit.keep == "run":
-                kept.setdefault(unit.node, {})[unit.identity] = unit.space
-            else:
-                own[unit.node] = own.get(unit.node, 0) + unit.space
-            before = passing.get(unit.node, 0) if side_by_side else 0
-            needed = before + own.get(unit.node, 0) + sum(kept.get(unit.node, {}).values())
-            if needed > free[unit.node]:
-                origin = max(((link.layer.space(), link.origin) for link in unit.links), key=lambda each: each[0])[1]
-                there = f"{node.scratch or study.model.scratch} there has only {free[unit.node] // 1024**2}M free"
-                remedy = "make them smaller, or set scratch to a larger file system"
-                message = f"the stacks take up {size_text(needed)} on node {unit.node}, but {there}: {remedy}"
-                raise study.problem((*origin, "size"), message)
-        for name, size in own.items():
-            passing[name] = passing.get(name, 0) + size
+def _layers_here(cell: Cell) -> list[Unit]:
+    return [unit for unit in cell.units if unit.links and cell.is_here(unit.on)]
 
 
-def refuse_stacks_too_large(study: Study, cells: Sequence[Cell], needed: int, free: int) -> None:
-    """Raise ``StudyError``, at the largest layer, where this machine has less ``free`` than is ``needed``."""
-    if needed > free:
-        links = (link for cell in cells for unit in _units_here(cell) for link in unit.links)
-        sizes = ((link.layer.space(), link.origin) for link in links)
-        origin = max(sizes, key=lambda entry: entry[0], default=(0, ("stack",)))[1]
-        there = f"{study.model.scratch} has only {free // 1024**2}M free"
-        remedy = "make them smaller, or set scratch to a larger file system"
-        message = f"the stacks take up {size_text(needed)} on node {HOST}, but {there}: {remedy}"
-        raise study.problem((*origin, "size"), message)
+async def stacks_room(study: Study, cells: Sequence[Cell], session: Session, side_by_side: bool) -> Room:
+    """The scratch of this machine. Raises ``StudyError`` if this or another machine that is there for the run has none
+    for what is set up on it.
+    """
+
+    def needed_on(name: str, units: Sequence[Sequence[Unit]], free: int, where: str) -> int:
+        needed = _at_worst(([(unit, unit.space) for unit in of_cell] for of_cell in units), side_by_side)
+        if needed > free:
+            links = (link for of_cell in units for unit in of_cell for link in unit.links)
+            origin = max(links, key=lambda link: link.layer.space()).origin
+            remedy = "make them smaller, or set scratch to a larger file system"
+            message = (
+                f"the stacks take up {size_text(needed)} on node {name}, but {where} has only {free // 1024**2}M free"
+            )
+            raise study.problem((*origin, "size"), f"{message}: {remedy}")
+        return needed
+
+    scratch = study.model.scratch
+    free = await free_space(session.host, scratch)
+    room = Room(needed_on(HOST, [_layers_here(cell) for cell in cells], free, scratch), free)
+    layers = [(cell.nodes.get(unit.on), unit) for cell in cells for unit in cell.units if unit.links]
+    far = {unit.node: (unit.on, group) for group, unit in layers if group and group.session and not group.here}
+    for name, (on, group) in far.items():
+        node = await session.stand_in(name, node_specs(on, group)[name])
+        assert node is not None, "it is there for the run"
+        try:
+            free = await free_space(node, node.scratch or scratch)
+        except UserError as error:
+            raise study.problem(("nodes", on, "scratch") if node.scratch else ("scratch",), str(error)) from None
+        there = [[unit for unit in cell.units if unit.node == name and not cell.is_here(unit.on)] for cell in cells]
+        needed_on(name, there, free, f"{node.scratch or scratch} there")
+    return room
 
 
 async def loads_space(study: Study, cells: Sequence[Cell], session: Session) -> dict[str, Room]:
@@ -107,7 +93,7 @@ async def loads_space(study: Study, cells: Sequence[Cell], session: Session) -> 
     found: dict[str, Room] = {}
     known: dict[str, int] = {}
     for cell in cells:
-        for unit in _units_here(cell):
+        for unit in _layers_here(cell):
             path = unit.links[0].layer.existing_directory(study.model.scratch)
             if path is None or (unit.below is not None and unit.below.links):
                 continue
@@ -175,30 +161,24 @@ def refuse_double_claims(
                     kept.append(claim)
 
 
-def refuse_guests_too_large(study: Study, cells: Sequence[Cell], meminfo: str, side_by_side: bool = False) -> Room:
-    """Raise ``UserError`` where the nodes that are there at the same time want more memory than this machine has."""
-    available = available_memory(meminfo)
-    kept: dict[str, int] = {}
-    most, every = 0, 0
-    for cell in cells:
-        passing = 0
-        for unit in (unit for unit in cell.units if unit.kind == "node" and unit.on in cell.nodes):
-            needed = cell.nodes[unit.on].memory_needed()
-            if unit.keep == "run":
-                kept[unit.identity] = needed
-            else:
-                passing += needed
-        every += passing
-        most = max(most, (every if side_by_side else passing) + sum(kept.values()))
-        if available is not None and most > available:
-            groups = {name: group for name, group in cell.nodes.items() if group.memory_needed()}
-            guests = ", ".join(f"{name}: {group.count} × {group.describe()}" for name, group in groups.items())
-            raise study.problem(
-                ("nodes", next(iter(groups)), "memory"),
-                f"the virtual machines ({guests}, and QEMU's own) take up {size_text(most // 1024**2 * 1024**2)}, "
-                f"but this machine has only {available // 1024**2}M left: make them smaller or fewer",
-            )
-    return Room(most, available)
+def guests_memory(study: Study, cells: Sequence[Cell], meminfo: str, side_by_side: bool = False) -> Room:
+    """Raise ``StudyError`` if the nodes that are there at the same time want more memory than this machine has."""
+
+    def sizes(cell: Cell) -> list[tuple[Unit, int]]:
+        nodes = (unit for unit in cell.units if unit.kind == "node" and unit.on in cell.nodes)
+        return [(unit, cell.nodes[unit.on].memory_needed()) for unit in nodes]
+
+    room = Room(_at_worst(map(sizes, cells), side_by_side), available_memory(meminfo))
+    if room.free is not None and room.needed > room.free:
+        largest = max(cells, key=lambda cell: sum(size for _, size in sizes(cell)))
+        groups = {name: group for name, group in largest.nodes.items() if group.memory_needed()}
+        guests = ", ".join(f"{name}: {group.count} × {group.describe()}" for name, group in groups.items())
+        raise study.problem(
+            ("nodes", next(iter(groups)), "memory"),
+            f"the virtual machines ({guests}, and QEMU's own) take up {size_text(room.needed // 1024**2 * 1024**2)}, "
+            f"but this machine has only {room.free // 1024**2}M left: make them smaller or fewer",
+        )
+    return room
 
 
 def available_memory(meminfo: str) -> int | None:

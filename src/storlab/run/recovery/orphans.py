@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import math
 import os
 import shlex
@@ -26,6 +25,7 @@ from storlab.layers.fs.mount import parse_mountinfo
 from storlab.nodes.processes import Agents, Controller, cgroup_name, parse_cgroup_name, started
 from storlab.nodes.undo import run_of
 from storlab.records.manifest import LOCK
+from storlab.run.machine import try_lock
 from storlab.run.recovery.temporary import remembered_runs, scratch_roots
 from storlab.run.recovery.undoing import undo_table
 from storlab.run.session import Session
@@ -297,9 +297,8 @@ def _locked() -> set[str]:
         with contextlib.suppress(OSError):
             lock = os.open(folder / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                found.add(run)
+                if not try_lock(lock, shared=True):
+                    found.add(run)
             finally:
                 os.close(lock)
     return found

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import fcntl
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -22,6 +21,7 @@ from storlab.reach import Found
 from storlab.records.held import HeldFolder, held
 from storlab.records.run_folder import RunFolder
 from storlab.registry import node_kinds
+from storlab.run.machine import try_lock
 from storlab.run.permissions import Permissions, each_once, refuse, unpermitted, want_of
 from storlab.run.recovery.journal import JOURNAL, Journal, Pending, read_pending, refuse_others
 from storlab.run.recovery.orphans import left_of, refuse_living, remove
@@ -51,10 +51,10 @@ async def alone(run: str, folder: Path, permissions: Permissions, notify: Callab
         LOCK.parent.chmod(0o755)
     descriptor = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        if not _locked(descriptor):
+        if not try_lock(descriptor):
             last, where = _last(descriptor)
             notify(f"Waiting for the run {last} in {where}: it is --unconfined, too, and may change the same settings.")
-            while not _locked(descriptor):  # noqa: ASYNC110 - what is waited for is another process
+            while not try_lock(descriptor):  # noqa: ASYNC110 - what is waited for is another process
                 await asyncio.sleep(_AGAIN)
         last, where = _last(descriptor)
         if last not in ("", run) and _left(Path(where)):
@@ -67,14 +67,6 @@ async def alone(run: str, folder: Path, permissions: Permissions, notify: Callab
         yield
     finally:
         os.close(descriptor)
-
-
-def _locked(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _last(descriptor: int) -> tuple[str, str]:

@@ -13,7 +13,6 @@ the link that leads there bears it.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import shutil
@@ -28,6 +27,7 @@ from typing import Literal
 from storlab.errors import RecordsError
 from storlab.records.manifest import LOCK
 from storlab.records.run_folder import RunFolder
+from storlab.run.machine import try_lock
 from storlab.run.recovery.journal import read_pending
 from storlab.run.recovery.state import make_state, read_state, state_folder
 
@@ -147,9 +147,7 @@ def remove_dead(folder: Path, mark: str) -> Found:
     except FileNotFoundError:
         return _remove_empty(folder, time.time() - found.st_mtime)
     try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not try_lock(lock):
             return "alive"
         _, _, held = os.pread(lock, _LONGEST, 0).decode(errors="replace").strip().partition("\n")
         if not held:

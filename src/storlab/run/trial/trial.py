@@ -185,8 +185,10 @@ class TrialRun:
             # What is written back on one end may be new to the other: whoever serves is flushed after its clients.
             for groups in self.cell.outward:
                 await all_of(*(self._settle(node) for group in groups for node in self.built.group(group)))
-            if self._host_serves():
-                await self._settle(self.session.host)
+            host = self.session.host  # guests may stand on its page cache, and not only on its QEMU
+            parts = [part for part in self.built.parts.values() if part.node is host and part.stack.resources]
+            if host.name not in self.built.nodes and parts:
+                await self._settle(host)
         await self._refuse_other_devices()
         async with self._phase("measure"):
             record = await self._measure(record, places)
@@ -357,13 +359,6 @@ class TrialRun:
     async def _settle(self, node: Node) -> None:
         as_root = self.session.facts[node.name]["uid"] == 0
         self.warnings += await settle(self.cell.trial.settle, node, self.built, as_root)
-
-    def _host_serves(self) -> bool:
-        """Whether guests stand on this machine's page cache, and not only on its QEMU."""
-        host = self.session.host
-        return host.name not in self.built.nodes and any(
-            part.node is host and part.stack.resources for part in self.built.parts.values()
-        )
 
     async def _measure(self, record: TrialRecord, places: Sequence[tuple[Load, RunContext]]) -> TrialRecord:
         with understood(", ".join(self.built.nodes), "looking for what the loads stand on"):
