@@ -57,7 +57,7 @@ async def new_manifest(run: str, session: Session, plan: Plan, limits: Limits = 
 
 
 def begin_run(folder: HeldFolder, manifest: Manifest) -> None:
-    """Write it down. Raises ``UserError`` where the folder can't be used."""
+    """Write it down. Raises ``UserError`` if the folder can't be used."""
     try:
         write_manifest(folder.run.path, manifest)
     except OSError as error:

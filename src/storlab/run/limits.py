@@ -46,7 +46,7 @@ class Extent:
     until: str | None = None
 
     def of(self, planned: tuple[int, int], begun: int) -> tuple[int, int]:
-        """Rounds at least and at most. Raises ``UserError`` where fewer are asked for than have begun."""
+        """Rounds at least and at most. Raises ``UserError`` if fewer are asked for than have begun."""
         if self.rounds is not None and self.rounds < begun:
             raise UserError(f"--rounds {self.rounds}: {begun} have begun already; write --rounds +10 for ten more")
         asked = self.rounds if self.more is None else begun + self.more
@@ -60,7 +60,7 @@ AS_PLANNED = Extent()
 
 
 def refuse_other_rule(extent: Extent, now: str | None, resting: Sequence[int]) -> None:
-    """Raise ``UserError`` where another rule is asked for than the one by which cells came to rest: they rest for good.
+    """Raise ``UserError`` if another rule is asked for than the one by which cells came to rest: they rest for good.
 
     ``now``: the rule of an earlier ``--until``.
     """

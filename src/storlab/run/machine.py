@@ -47,7 +47,7 @@ class Holder(msgspec.Struct, frozen=True):
 def machine_for(run: str, notify: Callable[[str], None], *, wait: bool = False, shared: bool = False) -> Iterator[None]:
     """Have this machine for ``run``, alone or with others that share it.
 
-    Raises ``UserError`` where another run has it, unless ``wait``: then its end is waited for.
+    Raises ``UserError`` if another run has it, unless ``wait``: then its end is waited for.
     """
     descriptor = _open()
     try:

@@ -45,7 +45,7 @@ def manifest_of(own: Manifest, assignment: Assignment, rounds: tuple[int, int]) 
 
 
 def assignment_of(manifest: Manifest, extent: Extent) -> Assignment | None:
-    """What a run was assigned; ``None`` where it is a whole one. Raises ``UserError`` where more is asked of it."""
+    """What a run was assigned; ``None`` where it is a whole one. Raises ``UserError`` if more is asked of it."""
     if manifest.assigned is None:
         return None
     first, last = manifest.assigned
@@ -58,7 +58,7 @@ def assignment_of(manifest: Manifest, extent: Extent) -> Assignment | None:
 
 
 def refuse_unassignable(study: Study) -> None:
-    """Raise ``UserError`` where rounds are about each other, so that one machine must do all."""
+    """Raise ``UserError`` if rounds are about each other, so that one machine must do all."""
     if study.model.repeat.until == "steady":
         raise UserError(
             f"{study.file} waits for steady state, which a device reaches over the rounds that wear it: they can't be "
@@ -168,7 +168,7 @@ class Merged:
 def merge_runs(folders: Sequence[Path], out: Path) -> Merged:
     """Bring the rounds of ``folders`` together in ``out``: a new folder, or a run of the same plan that gets the rest.
 
-    Raises ``UserError`` where they are no parts of one run, ``RecordsError`` where one is damaged.
+    Raises ``UserError`` where they are no parts of one run, ``RecordsError`` if one is damaged.
     """
     into = Part.of(out) if (out / NAME).exists() else None
     parts = [Part.of(folder) for folder in folders if folder.resolve() != out.resolve()]
@@ -252,7 +252,7 @@ def _said(value: object) -> str:
 
 
 def _refuse_unlike(first: Part, other: Part) -> None:
-    """Raise ``UserError`` where machines are not of one kind: their rounds would say nothing together."""
+    """Raise ``UserError`` if machines are not of one kind: their rounds would say nothing together."""
     if other.manifest.emulated != first.manifest.emulated:
         one, rest = (other, first) if other.manifest.emulated else (first, other)
         raise UserError(

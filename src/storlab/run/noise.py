@@ -59,7 +59,7 @@ MOST = 2000
 class MachineNoise:
     """What was measured. ``values``: the primary metric, trial by trial; ``seconds``: of one trial with all it takes.
 
-    ``overhead``: of those, what is not the load itself; ``None`` where the load's own length is not known.
+    ``overhead``: of those, what is not the load itself; ``None`` if the load's own length is not known.
     """
 
     machine: str
@@ -93,7 +93,7 @@ async def measure(
 ) -> Trials:
     """Run the one cell of ``study`` for about so long, at least ``FEWEST`` trials, into new folders in ``folder``.
 
-    First a few, which say how long a trial takes. Raises ``UserError`` where trials fail or lack the metric.
+    First a few, which say how long a trial takes. Raises ``UserError`` if trials fail or lack the metric.
     """
     began = time.monotonic()
     first = await run_study(study, folder / "first", 1, (FIRST, FIRST), observer, permissions)
@@ -145,7 +145,7 @@ def save(noise: MachineNoise) -> Path:
 
 
 def saved() -> MachineNoise | None:
-    """What is kept of this machine; ``None`` where there is nothing, or nothing that can be read."""
+    """What is kept of this machine; ``None`` if there is nothing, or nothing that can be read."""
     try:
         return read_record(noise_file(), MachineNoise)
     except (OSError, RecordsError):

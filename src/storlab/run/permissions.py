@@ -176,7 +176,7 @@ def unpermitted(wants: Iterable[Want], permissions: Permissions) -> list[Want]:
 
 
 def refuse(file: str, wants: Sequence[Want], problem: Callable[[Key, str], Problem]) -> None:
-    """Raise ``StudyError`` where something is wanted that isn't permitted, with what would permit it.
+    """Raise ``StudyError`` if something is wanted that isn't permitted, with what would permit it.
 
     ``problem``: what is wrong with a key of the file.
     """

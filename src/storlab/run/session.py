@@ -148,7 +148,7 @@ class Session:
         return {path: device for (on, path), device in known.items() if on == machine}
 
     async def claim_devices(self) -> None:
-        """Keep all devices that the run uses from other runs. Raises ``SafetyError`` where one is in use by another."""
+        """Keep all devices that the run uses from other runs. Raises ``SafetyError`` if one is in use by another."""
         nodes = {node.identity.machine.id: node for node in self._open.values() if not node.identity.volatile}
         for (machine, _), device in self.devices.items():
             if machine in nodes:

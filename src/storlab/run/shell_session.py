@@ -27,7 +27,7 @@ async def shell_session(
     """The study's first cell that can be set up here, for as long as the context lasts.
 
     ``folder`` holds the journal meanwhile, so that ``storlab clean`` can tear everything down should this be killed.
-    Raises ``UserError`` where nothing can be set up, ``StorlabError`` where that fails.
+    Raises ``UserError`` if nothing can be set up, ``StorlabError`` if that fails.
     """
     run = new_run_id()
     interrupts = Interrupts(observer.notify)

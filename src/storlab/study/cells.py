@@ -50,7 +50,7 @@ class Load:
 
 @dataclass(frozen=True)
 class CrashCheck:
-    """Power cuts after the rounds. ``load`` commits, beside the cell's own; ``None`` where one of these does."""
+    """Power cuts after the rounds. ``load`` commits, beside the cell's own; ``None`` if one of these does."""
 
     moments: int
     unit: int

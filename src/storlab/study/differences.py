@@ -40,7 +40,7 @@ Settings = dict[str, _Setting]
 
 @dataclass(frozen=True)
 class LevelSettings:
-    """What sets a level apart: ``mkfs.type`` → ``xfs``; empty where nothing does."""
+    """What sets a level apart: ``mkfs.type`` → ``xfs``; empty if nothing does."""
 
     factor: str
     level: str

@@ -147,7 +147,7 @@ class Machines(Model):
         return [self.destination(name) for name in self.named(word)]
 
     def of(self, destination: str) -> Host | None:
-        """The host that ``ssh`` reaches so, by that or by its name; ``None`` where the lab has none."""
+        """The host that ``ssh`` reaches so, by that or by its name; ``None`` if the lab has none."""
         return next((host for name, host in self.hosts.items() if destination in (host.ssh or name, name)), None)
 
     def disk_of(self, destination: str) -> tuple[str, str | None]:
@@ -191,7 +191,7 @@ def machines_text(machines: Machines) -> str:
 
 
 def read_machines(read: ReadInput) -> Machines:
-    """The lab that a study refers to. Raises ``ValueError`` where the command line names none."""
+    """The lab that a study refers to. Raises ``ValueError`` if the command line names none."""
     try:
         return Machines.model_validate_json(read(LAB))
     except ValidationError as error:

@@ -35,7 +35,8 @@ def apply_override(raw: dict[str, Any], override: str) -> Path:
     parameters = raw.get("parameters")
     known = list(parameters) if isinstance(parameters, dict) else []
     # The study's disk may be set, and no parameter ``disk``, which is a size in many studies.
-    disk = path == ("disk",) and "disk" in known and _is_path(_toml_value(value)) and not _is_path(parameters["disk"])
+    own = parameters.get("disk") if isinstance(parameters, dict) else None
+    disk = path == ("disk",) and _is_path(_toml_value(value)) and not _is_path(own)
     if len(path) == 1 and path[0] in known and not disk:
         path = ("parameters", path[0])
     elif path[0] not in _TOP:

@@ -244,7 +244,7 @@ class StackReader:
                 left -= needed
 
     def layers(self, path: Path, *, may_be_empty: bool = False) -> tuple[Layer, ...] | None:
-        """Read the stack that is written at ``path``; ``None`` where that failed, and was reported."""
+        """Read the stack that is written at ``path``; ``None`` if that failed, and was reported."""
         written: Any = self.raw
         for part in path:
             written = written.get(part) if isinstance(written, dict) else None

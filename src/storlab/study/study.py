@@ -102,7 +102,7 @@ class Study:
         return next((name for name in names if name not in self.sweeps), names[0] if names else None)
 
     def whole(self) -> Study | None:
-        """The same with all levels; ``None`` where these make no study: too many cells, or a file that is gone."""
+        """The same with all levels; ``None`` if these make no study: too many cells, or a file that is gone."""
 
         def read(name: str) -> str:
             return self.inputs[name] if name in self.inputs else read_input(Path(self.file).parent, name)

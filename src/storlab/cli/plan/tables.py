@@ -93,7 +93,7 @@ def _or(machines: Sequence[str]) -> str:
 
 
 def memory_text(made: Plan) -> str:
-    """``4.6G of 21.9G available, QEMU's own included``; empty where nothing needs any."""
+    """``4.6G of 21.9G available, QEMU's own included``; empty if nothing needs any."""
     if not made.memory.needed:
         return ""
     free = made.memory.free

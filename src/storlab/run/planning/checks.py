@@ -193,7 +193,7 @@ class Checks:
 
 
 def refuse_unsliceable(study: Study, cells: Sequence[Cell]) -> None:
-    """Raise ``StudyError`` where a study asks for slices that some cell can't work in, with the reason."""
+    """Raise ``StudyError`` if a study asks for slices that some cell can't work in, with the reason."""
     ways = {(cell.trial.slices, cell.trial.parallel) for cell in cells}
     if ways <= {(None, False)}:
         return

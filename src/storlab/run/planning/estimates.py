@@ -28,7 +28,7 @@ from storlab.workloads.base import Work
 
 
 def foresight_of(made: Plan) -> Foresight | None:
-    """``None`` where the study compares nothing."""
+    """``None`` if the study compares nothing."""
     study = made.study
     planned = foreseen(study, made.unsupported, made.emulated)
     if not planned:
@@ -62,7 +62,7 @@ def runs_of(study: Study) -> list[Path]:
 
 
 def _last_run(study: Study) -> TypicalNoise | None:
-    """By the intervals of its comparisons; ``None`` where there is no run of this title that has some."""
+    """By the intervals of its comparisons; ``None`` if there is no run of this title that has some."""
     for folder in runs_of(study):
         try:
             summary = from_json(read_file(folder / "summary.json"))

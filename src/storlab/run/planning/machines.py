@@ -25,7 +25,7 @@ from storlab.waiting import all_of
 async def open_machines(study: Study, session: Session) -> None:
     """Open the nodes on other machines that are there for the whole run, all at once.
 
-    Raises ``StudyError`` where two of a cell, or one and this machine, are the same machine.
+    Raises ``StudyError`` if two of a cell, or one and this machine, are the same machine.
     """
     specs = {
         (name, spec.model_dump_json()): (group, name, spec)
@@ -78,7 +78,7 @@ def _same(one: Machine, other: Machine) -> str:
 async def place(study: Study, host: Node) -> Study:
     """The study with every node's place decided, and in its notes what was decided, and why.
 
-    Raises ``StudyError`` where a chain can't be on this machine.
+    Raises ``StudyError`` if a chain can't be on this machine.
     """
     names = dict.fromkeys(
         name for cell in study.cells for name, group in cell.nodes.items() if group.placement == "auto"

@@ -159,7 +159,7 @@ def _end_of(name: str) -> str:
 
 
 def _check_limit(study: Study, path: Path, units: Iterable[str]) -> None:
-    """Raise ``StudyError`` where an objective's limit is no amount in the unit of its metric."""
+    """Raise ``StudyError`` if an objective's limit is no amount in the unit of its metric."""
     asked = study.model.slo[int(path[1])]
     for unit in units:
         try:

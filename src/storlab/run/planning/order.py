@@ -116,7 +116,7 @@ OVERHEAD = 0.5  # s a trial, beyond its load: stacks, settling, fetching; replac
 
 
 def trial_time(cell: Cell, overhead: float = OVERHEAD) -> float | None:
-    """Seconds that a trial of this cell is expected to take; ``None`` where that is unknown."""
+    """Seconds that a trial of this cell is expected to take; ``None`` if that is unknown."""
     return time_with(cell, [load.workload.duration(cell.trial.warm_up) for load in cell.loads], overhead)
 
 

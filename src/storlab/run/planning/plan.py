@@ -98,7 +98,7 @@ class Plan:
 
     @property
     def slices(self) -> float | None:
-        """Seconds of the turns in which they then work; ``None`` where that is at once."""
+        """Seconds of the turns in which they then work; ``None`` if that is at once."""
         return next((cell.trial.slices for cell in self.study.cells), None)
 
     @cached_property

@@ -89,7 +89,7 @@ async def stacks_room(study: Study, cells: Sequence[Cell], session: Session, sid
 
 
 async def loads_space(study: Study, cells: Sequence[Cell], session: Session) -> dict[str, Room]:
-    """By existing directory. Raises ``StudyError`` where the loads write more there than there is room for."""
+    """By existing directory. Raises ``StudyError`` if the loads write more there than there is room for."""
     found: dict[str, Room] = {}
     known: dict[str, int] = {}
     for cell in cells:
@@ -182,7 +182,7 @@ def guests_memory(study: Study, cells: Sequence[Cell], meminfo: str, side_by_sid
 
 
 def available_memory(meminfo: str) -> int | None:
-    """Bytes that programs can still have, by ``/proc/meminfo``; ``None`` where that does not say."""
+    """Bytes that programs can still have, by ``/proc/meminfo``; ``None`` if that does not say."""
     for line in meminfo.splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024

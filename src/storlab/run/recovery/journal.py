@@ -87,7 +87,7 @@ class Journal:
     def register_all(self, node: NodeIdentity, entries: Sequence[Entry]) -> list[Pending]:
         """Announce all that is about to be set up on a node, in this order. On disk, for good, when this returns.
 
-        Raises ``OSError`` where that can't be: then nothing may be set up, and nothing is announced.
+        Raises ``OSError`` if that can't be: then nothing may be set up, and nothing is announced.
         """
         from storlab.run.recovery.undoing import undo_table
 
@@ -166,7 +166,7 @@ def _is_noted(undo: str) -> bool:
 
 
 def read_pending(path: Path) -> list[Pending]:
-    """What a journal says still stands, oldest first. Raises ``RecordsError`` where a line is damaged."""
+    """What a journal says still stands, oldest first. Raises ``RecordsError`` if a line is damaged."""
     return list(_read(path)[0].values())
 
 
@@ -184,7 +184,7 @@ class _Line(Struct, frozen=True):
     outlives_boot: bool | UnsetType = UNSET
 
     def pending(self) -> Pending | None:
-        """What it announces, if it does. Raises ``ValueError`` where something is missing."""
+        """What it announces, if it does. Raises ``ValueError`` if something is missing."""
         number, node, undo, arguments, outlives = (
             self.registered, self.node, self.undo, self.arguments, self.outlives_boot,
         )  # fmt: skip
@@ -199,7 +199,7 @@ _LINE = msgspec.json.Decoder(_Line)
 
 
 def _open(path: Path) -> BinaryIO | None:
-    """A journal for reading; ``None`` where there is none. Raises ``RecordsError`` for what is no regular file."""
+    """A journal for reading; ``None`` if there is none. Raises ``RecordsError`` for what is no regular file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -243,7 +243,7 @@ def _read(path: Path) -> tuple[dict[int, Pending], int]:
 
 
 def refuse_others(folder: Path, *names: str) -> None:
-    """Raise ``RecordsError`` where root is asked to follow a journal that others may have written.
+    """Raise ``RecordsError`` if root is asked to follow a journal that others may have written.
 
     ``names``: the files of it in the folder; by default those of a run.
     """

@@ -181,7 +181,7 @@ def _of_other_containers() -> set[str]:
 
 
 def refuse_living(run: str, folder: Path) -> None:
-    """Raise ``RecordsError`` where a run is alive, though nobody works in ``folder``, which says that it is its own."""
+    """Raise ``RecordsError`` if a run is alive, though nobody works in ``folder``, which says that it is its own."""
     for agents in _agents():
         pid = agents.controller.pid
         if agents.run == run and pid != os.getpid() and _is_alive(agents.controller) and _works(pid):

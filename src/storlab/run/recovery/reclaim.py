@@ -70,7 +70,7 @@ async def alone(run: str, folder: Path, permissions: Permissions, notify: Callab
 
 
 def _last(descriptor: int) -> tuple[str, str]:
-    """The run that had the lock last, and its folder; empty where there was none."""
+    """The run that had the lock last, and its folder; empty if there was none."""
     run, _, folder = os.fsdecode(os.pread(descriptor, _LONGEST, 0)).partition("\n")
     return run, folder
 

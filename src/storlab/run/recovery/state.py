@@ -115,7 +115,7 @@ def forget_note(run: str, node: NodeIdentity, undo: str, arguments: Mapping[str,
 
 
 def _folder() -> Path:
-    """Raises ``OSError`` or ``RecordsError`` where there is none that is this user's alone."""
+    """Raises ``OSError`` or ``RecordsError`` if there is none that is this user's alone."""
     if os.geteuid() != 0:
         return make_state(_FOLDER)
     with contextlib.suppress(FileExistsError):

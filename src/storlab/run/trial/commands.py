@@ -44,7 +44,7 @@ async def make_folders(place: RunContext) -> None:
 async def make_own(node: Node, path: str) -> None:
     """A node's own folder in a directory that it shares with others; a load of theirs may have made it before.
 
-    Raises ``TrialError`` where that left something else there, such as a link: a load gets what it leads to.
+    Raises ``TrialError`` if that left something else there, such as a link: a load gets what it leads to.
     """
     made = steps.make_directory(path, parents=True)
     _, found = await node.carry_out(made, steps.look(path))
@@ -60,7 +60,7 @@ async def run_commands(
 ) -> None:
     """One after the other, each at all places at once. Below ``folder``, ``NODE/prepare-2`` is of the second.
 
-    Raises ``TrialError`` where one fails.
+    Raises ``TrialError`` if one fails.
     """
     for number, argv in enumerate(commands, start=1):
         where = await places()

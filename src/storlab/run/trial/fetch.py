@@ -65,7 +65,7 @@ def forget_attempt(folder: Path) -> None:
 async def fetch_folder(node: Node, folder: str, into: Path, allowance: Allowance) -> None:
     """Copy every regular file of a folder on the node, flat or not, into ``into``, where none of them is yet.
 
-    Raises ``TooMuch`` beyond the allowance, and ``NodeError`` where the node names what can be no file of a folder.
+    Raises ``TooMuch`` beyond the allowance, and ``NodeError`` if the node names what can be no file of a folder.
     """
     make_raw_folder(into)
     small: list[_File] = []
@@ -141,7 +141,7 @@ async def _fetch(node: Node, file: _File, into: Path, allowance: Allowance) -> N
 
 @contextmanager
 def _made(node: Node, file: _File, into: Path, name: str = "") -> Iterator[tuple[int, int]]:
-    """Descriptors of the new file for it, and of the folder of that. Raises ``NodeError`` where there is one."""
+    """Descriptors of the new file for it, and of the folder of that. Raises ``NodeError`` if there is one."""
     try:
         with _folder_of(into, file.names) as at, _new_file(name or file.names[-1], at) as written:
             yield written, at

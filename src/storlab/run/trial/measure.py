@@ -40,7 +40,7 @@ class LoadSpan:
     ended: float | None = None  # by themselves: not where one failed, which may be for what is lost
 
     def into(self, at: float) -> float | None:
-        """Seconds from their start to a loss; ``None`` where no load ran then."""
+        """Seconds from their start to a loss; ``None`` if no load ran then."""
         if self.began is None or at < self.began or (self.ended is not None and at > self.ended + _AFTERMATH):
             return None
         return at - self.began

@@ -77,7 +77,7 @@ def at_once(wanted: Mapping[int, tuple[float, float]], gap: float, begin: float)
 class Slices:
     """Those who share the slices of one round: all are waited for, then each has its turns.
 
-    ``cells``: who is to come. Whoever can't, leaves. ``length``: of a slice, in s; ``None`` where all work at once.
+    ``cells``: who is to come. Whoever can't, leaves. ``length``: of a slice, in s; ``None`` if all work at once.
     """
 
     cells: set[int]
