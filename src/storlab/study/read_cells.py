@@ -302,7 +302,9 @@ class CellReader:
         if group not in groups:
             self.problem(path, unknown(f"nodes {group!r}", group, groups))
         elif chain and chain not in groups[group].extra:
-            self.problem(path, unknown(f"chain {chain!r} of the nodes {group}", chain, groups[group].extra))
+            named = groups[group].extra
+            has = nearest(chain, named) or f"; there are: {', '.join(named) or 'none'}"
+            self.problem(path, f"the nodes {group} have no chain {chain!r}{has}")
         elif chain and groups[group].extra[chain].count > 1:
             self.problem(path, f"each of the nodes {group} has several chains {chain!r}, and a load runs on one")
         return Target(group, chain)
