@@ -41,7 +41,7 @@ def git(repository: Path, *words: str) -> str:
 def commits_between(repository: Path, good: str, bad: str) -> list[str]:
     """The good commit and those after it up to the bad one, oldest first; of a merge, what it brought is one step.
 
-    Raises ``UserError`` where one is not a commit, or the good one is no ancestor of the bad one.
+    Raises ``UserError`` if one is not a commit, or the good one is no ancestor of the bad one.
     """
     for each in (good, bad):
         if not _is_commit(repository, each):
@@ -113,7 +113,7 @@ class Plan(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Step(Struct, frozen=True, forbid_unknown_fields=True):
-    """One check. ``passed``: null where the candidate can't be tested."""
+    """One check. ``passed``: null if the candidate can't be tested."""
 
     number: Count
     passed: bool | None
@@ -165,7 +165,7 @@ class Bench:
     _count: int = field(default=0)
 
     def probe(self, number: int) -> bool | None:
-        """Whether a check of this candidate passed. Raises ``StorlabError`` where it can't go on."""
+        """Whether a check of this candidate passed. Raises ``StorlabError`` if it can't go on."""
         self._count += 1
         if self._count <= len(self.before):
             step = self.before[self._count - 1]
@@ -232,7 +232,7 @@ class Bench:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End all of a session, politely first where its leader still runs."""
+    """End all of a session, politely first if its leader still runs."""
     with contextlib.suppress(ProcessLookupError):
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGTERM)

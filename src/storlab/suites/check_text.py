@@ -37,7 +37,7 @@ _MOST_CHANGED = 2  # lines of a diff that are given as the reason
 
 @dataclass
 class _Visit:
-    """What was said of one try of a test. ``failed``, ``skipped``: why; empty where it is not said."""
+    """What was said of one try of a test. ``failed``, ``skipped``: why; empty if it is not said."""
 
     failed: str | None = None
     skipped: str | None = None
@@ -48,7 +48,7 @@ class _Visit:
 
     @property
     def outcome(self) -> Outcome | None:
-        """What came of it; ``None`` where it began, and no more is known."""
+        """What came of it; ``None`` if it began, and no more is known."""
         if self.failed is not None:
             return Outcome.FAIL
         if self.skipped is not None:
@@ -183,7 +183,7 @@ class _Reader:
             raise ParseError(f"{stray} isn't among those that ran: lines are of another run", self._source, number)
 
     def _stray(self, block: Block, ran: Collection[str]) -> str:
-        """A test of one of the other lists that "Ran" should name and does not; empty where there is none.
+        """A test of one of the other lists that "Ran" should name and does not; empty if there is none.
 
         Since June 2018 (commit 06dc7f12) "Ran" also names tests that were not run, and before none of them; it never
         names those that are expunged.
@@ -250,9 +250,9 @@ class _Reader:
 
 
 def read_check_log(lines: Iterable[str], source: str) -> list[Block]:
-    """All sections that ran, in order; none where no line is of ``check``.
+    """All sections that ran, in order; none if no line is of ``check``.
 
-    Raises ``ParseError`` where its summary says that more tests failed than are named.
+    Raises ``ParseError`` if its summary says that more tests failed than are named.
     """
     reader = _Reader(source)
     for number, line in enumerate(lines, 1):
@@ -306,7 +306,7 @@ def read_group_list(text: str) -> dict[str, tuple[str, ...]]:
 
 
 def groups_in(text: str) -> tuple[str, ...] | None:
-    """The groups that a test itself names; ``None`` where it names none. blktests knows ``quick`` only."""
+    """The groups that a test itself names; ``None`` if it names none. blktests knows ``quick`` only."""
     if (found := _BEGIN.search(text)) is not None:
         return tuple(found["groups"].split())
     if re.search(r"^(?:DESCRIPTION|QUICK|TIMED|CAN_BE_ZONED)=", text, re.MULTILINE):
@@ -321,7 +321,7 @@ def read_excludes(text: str) -> list[str]:
 def chosen(
     tests: Mapping[str, Collection[str]], named: Collection[str], groups: Collection[str], without: Collection[str]
 ) -> list[str]:
-    """Tests by name, or in one of these groups, and in none of those ``without``; all where nothing is named.
+    """Tests by name, or in one of these groups, and in none of those ``without``; all if nothing is named.
 
     A directory is a group of its own, as for blktests.
     """

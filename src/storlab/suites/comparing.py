@@ -36,7 +36,7 @@ class TimeChange:
 
 @dataclass(frozen=True)
 class Times:
-    """``overall``: how many times as long the runs took in the middle of all tests; ``None`` where nothing compares.
+    """``overall``: how many times as long the runs took in the middle of all tests; ``None`` if nothing compares.
 
     ``compared``: tests with enough runs on both sides.
     """
@@ -94,7 +94,7 @@ def _changed(
 
 
 def _rank_tests(pairs: Sequence[tuple[Floats, Floats]]) -> Floats:
-    """Mann and Whitney's test of each pair, exact where there are no ties: all of one shape at once, for speed."""
+    """Mann and Whitney's test of each pair, exact if there are no ties: all of one shape at once, for speed."""
     from scipy.stats import mannwhitneyu
 
     ties = (len(np.unique(np.concatenate(pair))) < sum(map(len, pair)) for pair in pairs)

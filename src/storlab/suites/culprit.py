@@ -21,7 +21,7 @@ from storlab.errors import UserError
 
 Floats = NDArray[np.float64]
 Probe = Callable[[int], bool | None]
-"""Tests a candidate once: whether it passed; ``None`` where it can't be tested. Number 0 is the good one."""
+"""Tests a candidate once: whether it passed; ``None`` if it can't be tested. Number 0 is the good one."""
 
 _GRID = 200
 _ENOUGH = 3  # failures of the bad one, by which its rate is known well enough to begin
@@ -49,7 +49,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class Culprits:
-    """Numbers of candidates, several where those between can't be tested, and the probability that it is among them."""
+    """Numbers of candidates, several if those between can't be tested, and the probability that it is among them."""
 
     candidates: tuple[int, ...]
     probability: float

@@ -105,7 +105,7 @@ def _reason(node: ast.expr, names: Mapping[str, object]) -> str | None:
 
 
 def expected(attempt: Attempt, name: str, expectations: Expectations) -> Expectation | None:
-    """What was expected of a result other than PASS, where it was; ``None`` where it is news.
+    """What was expected of a result other than PASS, if it was; ``None`` if it is news.
 
     ``name``: as the tables have it. A test that is skipped because its group's set-up may be skipped is expected, too.
     """
@@ -138,7 +138,7 @@ class OwnEntry(Struct, frozen=True, forbid_unknown_fields=True):
         return f"{', '.join(self.tests)} ({self.outcome}, {self.reason})"
 
     def holds_in(self, environment: SuiteEnvironment | None) -> bool:
-        """Whether it is about these guests; where nothing is known of them, only an entry for any is."""
+        """Whether it is about these guests; if nothing is known of them, only an entry for any is."""
         known = environment or SuiteEnvironment()
         wanted = ((self.kernel, known.kernel), (self.zfs, known.modules.get("zfs", "")))
         return all(fnmatchcase(has, pattern) for pattern, has in wanted if pattern)

@@ -110,7 +110,7 @@ class _Level:
 
 
 def read_ktap(lines: Iterable[str]) -> Result | None:
-    """All results, as subtests of one without a name; ``None`` where no line is KTAP."""
+    """All results, as subtests of one without a name; ``None`` if no line is KTAP."""
     levels: list[tuple[int, _Level]] = [(0, _Level())]
     seen, bailed = False, None
     for written in lines:
@@ -146,7 +146,7 @@ def read_ktap(lines: Iterable[str]) -> Result | None:
 
 
 def programs(lines: Iterable[str]) -> list[list[str]]:
-    """The lines of each program, where several print one after the other: a version that is not indented begins one."""
+    """The lines of each program, if several print one after the other: a version that is not indented begins one."""
     found: list[list[str]] = [[]]
     for line in lines:
         if _VERSION.match(_LOG_TIME.sub("", line[:_LONGEST], count=1)):

@@ -85,7 +85,7 @@ class Group:
 class Absent:
     """Something that a suite asks for and that can't be run. ``tests``: how many tests have no result for it.
 
-    ``paths`` of these tests and ``tags`` of their group, where they are known: what is chosen by them is asked for.
+    ``paths`` of these tests and ``tags`` of their group, if they are known: what is chosen by them is asked for.
     """
 
     where: str  # FILE:LINE
@@ -238,20 +238,20 @@ class SuiteEnvironment(Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 @dataclass(frozen=True)
 class Try:
-    """One try of a test. ``elapsed``: seconds; ``None`` where nothing says how long it took."""
+    """One try of a test. ``elapsed``: seconds; ``None`` if nothing says how long it took."""
 
     outcome: Outcome
     elapsed: float | None
 
     @property
     def passed(self) -> bool | None:
-        """Whether it passed; ``None`` where it was skipped, which says nothing."""
+        """Whether it passed; ``None`` if it was skipped, which says nothing."""
         return None if self.outcome is Outcome.SKIP else self.outcome is Outcome.PASS
 
 
 @dataclass(frozen=True)
 class Gap:
-    """What the log of a run leaves open: ``count`` tests, with their names where it has them.
+    """What the log of a run leaves open: ``count`` tests, with their names if it has them.
 
     ``planned``: results that were announced and did not come; ``no summary``: it ends before the one of its runner.
     ``stray``: results out of their order, or without their parent's; ``no end``: of its last line; ``no section``: it

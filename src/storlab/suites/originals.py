@@ -69,7 +69,7 @@ def failed_only(suite: Suite, log: str, source: str) -> Suite:
     """The tests that a ``log`` or console says failed or were killed; all of a group whose set-up did.
 
     The log may be of tests that lay elsewhere, such as in a source tree: of the ZFS Test Suite's, the path below the
-    suite's tests counts. Raises ``UserError`` where it says so of none.
+    suite's tests counts. Raises ``UserError`` if it says so of none.
     """
     failed = (Outcome.FAIL, Outcome.KILLED)
     results = [each for each in read_results(log.splitlines()) if each.outcome.classic in failed]
@@ -145,7 +145,7 @@ _SINGLE_TIMEOUT = 600  # s
 def tags_of(written: str, texts: Iterable[str]) -> str:
     """``-T``: tags, or all tags of these runfiles' last words that a fraction such as ``1/3`` leaves.
 
-    Raises ``UserError`` where it leaves none.
+    Raises ``UserError`` if it leaves none.
     """
     found = _FRACTION.fullmatch(written)
     if found is None:
@@ -169,7 +169,7 @@ def tags_of(written: str, texts: Iterable[str]) -> str:
 def single_test(written: str, user: str, installed: Installed, suite: str) -> Runfile:
     """``-t``: the runfile that has this one test, by its path below the suite or the beginning of its name.
 
-    Raises ``UserError`` where there is none.
+    Raises ``UserError`` if there is none.
     """
     path = written
     if "/" not in written:

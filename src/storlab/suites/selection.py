@@ -62,7 +62,7 @@ EVERYTHING = Selection()
 
 
 def select(suite: Suite, selection: Selection, times: Mapping[tuple[str, str], float] | None = None) -> Suite:
-    """The suite with these tests only. Raises ``UserError`` where a pattern or tag meets nothing, or all is left out.
+    """The suite with these tests only. Raises ``UserError`` if a pattern or tag meets nothing, or all is left out.
 
     ``times``: seconds that tests took before, by which shares are made even.
     """
@@ -95,7 +95,7 @@ def _wanted(group: Group, test: Script, selection: Selection) -> bool:
 
 
 def _asked(absent: Absent, tagged: Tags, selection: Selection) -> Absent | None:
-    """What was asked for of something that can't be run: all of it, where its tests are not known."""
+    """What was asked for of something that can't be run: all of it, if its tests are not known."""
     if not absent.paths:
         return absent
     if selection.keys is not None or not tagged(absent.tags):
@@ -206,7 +206,7 @@ def shared(groups: Sequence[Group], share: tuple[int, int], times: Mapping[tuple
 
 
 def longest_first(groups: Sequence[Group], times: Mapping[tuple[str, str], float]) -> list[Group]:
-    """Those that take longest come first; as they were, where they take equally long."""
+    """Those that take longest come first; as they were, if they take equally long."""
     return sorted(groups, key=lambda group: -duration(group, times))
 
 
@@ -267,7 +267,7 @@ def order_of(attempts: Sequence[Attempt], surprising: Collection[tuple[str, str]
 
 
 def replayed(suite: Suite, order: Sequence[tuple[str, str]]) -> Suite:
-    """The tests in this order and no others, each within its group. Raises ``UserError`` where it has none of them."""
+    """The tests in this order and no others, each within its group. Raises ``UserError`` if it has none of them."""
     groups = {group.name: group for group in suite.groups}
     found = []
     for name, paths in grouped(order).items():

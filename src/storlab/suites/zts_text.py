@@ -22,7 +22,7 @@ _RESULT = re.compile(
 )
 _MOST_MINUTES = 10**6
 ONLY_MAYBES = 2
-"""Exit status of ``zts-report.py --no-maybes`` where only tests failed that may fail."""
+"""Exit status of ``zts-report.py --no-maybes`` if only tests failed that may fail."""
 
 
 def console_line(attempt: Attempt, runner: str) -> str:
@@ -39,7 +39,7 @@ def log_line(at: datetime, line: bytes) -> bytes:
 
 
 def summary(attempts: Iterable[Attempt], seconds: float, folder: str) -> str:
-    """What the runner prints at the end; nothing where nothing ran."""
+    """What the runner prints at the end; nothing if nothing ran."""
     counts = Counter(attempt.outcome.classic for attempt in attempts)
     total = sum(counts.values())
     if not total:
@@ -70,7 +70,7 @@ def report(attempts: Iterable[Attempt], expectations: Expectations, *, maybes: b
 
 
 def failed_maybes(attempts: Iterable[Attempt], expectations: Expectations) -> list[Attempt]:
-    """The tests that may fail and did, where nothing else went wrong: those that ``zfs-tests.sh -R`` runs again."""
+    """The tests that may fail and did, if nothing else went wrong: those that ``zfs-tests.sh -R`` runs again."""
     results = tuple(attempts)
     if report_status(results, expectations, maybes=False) != ONLY_MAYBES:
         return []

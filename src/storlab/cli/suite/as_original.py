@@ -148,7 +148,7 @@ _NONE_LEFT = ("pool(s):     ", "all dm(s):   ", "loopback(s): ", "files(s):    "
 
 
 def finish_runner(ran: Ran) -> None:
-    """Exit as ``test-runner.py`` does; but never as if all were well where something has no result."""
+    """Exit as ``test-runner.py`` does; but never as if all were well if something has no result."""
     counts = {attempt.outcome.classic for attempt in ran.run.attempts}
     status = _FAILED if counts & {Outcome.FAIL, Outcome.KILLED} else 0
     if not ran.run.attempts:

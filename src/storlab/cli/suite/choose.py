@@ -108,7 +108,7 @@ def asked_for(
 
 
 def past_in(paths: list[Path] | None) -> Past:
-    """What the runs in these folders say of tests. Raises ``UserError`` where one has none."""
+    """What the runs in these folders say of tests. Raises ``UserError`` if one has none."""
     runs: dict[str, SuiteRun] = {}
     for path in paths or ():
         found = runs_in(path) if path.is_dir() else []
@@ -151,7 +151,7 @@ def replay_of(
 
 
 def limit_of(text: str) -> float | None:
-    """Seconds after which no test is begun; ``None`` where nothing is said of it. Raises ``UserError``."""
+    """Seconds after which no test is begun; ``None`` if nothing is said of it. Raises ``UserError``."""
     seconds = time_of(text, "--limit") if text else None
     if text and seconds is None:
         raise UserError(f"--limit {text}: write a time up to 30 days, such as 10m")
@@ -195,7 +195,7 @@ def _run_at(path: Path) -> SuiteRun | None:
 
 
 def _failures_of(run: SuiteRun) -> Failures:
-    """What did not pass in some iteration of a run, or not as expected, and what has no result; where a set-up or
+    """What did not pass in some iteration of a run, or not as expected, and what has no result; if a set-up or
     clean-up did not pass, all tests of its group that were asked for.
     """
     from storlab.suites.report.view import view_of

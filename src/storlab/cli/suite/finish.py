@@ -75,8 +75,8 @@ def keep_table(known: SuiteRun) -> None:
 
 
 def status_of(known: SuiteRun) -> Status:
-    """4 where a test that was asked for has no result, else 125 where no test was executed and nothing failed, else 3
-    where a result was not expected, else 0.
+    """4 if a test that was asked for has no result, else 125 if no test was executed and nothing failed, else 3
+    if a result was not expected, else 0.
     """
     from storlab.suites.model import Outcome
     from storlab.suites.report.view import view_of

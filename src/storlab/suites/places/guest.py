@@ -148,7 +148,7 @@ async def _disk(node: Node, slot: str) -> str:
 
 
 def packed(folder: Path) -> bytes:
-    """A folder as a tar archive, its files owned by root. Raises ``UserError`` where it is no folder, or too large."""
+    """A folder as a tar archive, its files owned by root. Raises ``UserError`` if it is no folder, or too large."""
     kept = io.BytesIO()
 
     def owned(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:

@@ -26,7 +26,7 @@ _KEPT = 1024**3  # bytes of the folder's disk that stay free
 
 
 def refuse_unnamed(here: Here) -> None:
-    """Raise ``UserError`` where another machine was named than this one."""
+    """Raise ``UserError`` if another machine was named than this one."""
     name = socket.gethostname()
     if here.machine != name:
         raise UserError(
@@ -71,7 +71,7 @@ class HereMaker(Place):
     async def open(self, name: str, folder: Path) -> SuiteGuest:
         """This machine, with the suite's disks and files. Raises ``NodeError``, or ``UserError`` as before.
 
-        Where a test has ended Storlab's agent, another is started, and what was set up is there still.
+        If a test has ended Storlab's agent, another is started, and what was set up is there still.
         """
         node = self.session.host
         if node.lost is not None:

@@ -40,7 +40,7 @@ _MEMORY = {"Shmem": ("files in memory", 16 * 1024**2), "SUnreclaim": ("kernel me
 
 @dataclass(frozen=True)
 class State:
-    """What can leak, as it is at one time: kind → name → value, which is empty where there is none."""
+    """What can leak, as it is at one time: kind → name → value, which is empty if there is none."""
 
     known: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     parameters: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # of each module
@@ -138,7 +138,7 @@ def _memory(text: str) -> dict[str, int]:
 
 
 async def look(node: Node, before: State | None = None) -> State:
-    """The state of a guest. Raises ``NodeError`` where it is lost.
+    """The state of a guest. Raises ``NodeError`` if it is lost.
 
     ``before``: an earlier one. ZFS has 350 parameters, so they are read again only once somebody has written to one:
     reading them takes an emulated guest 11 ms, a third of a short test. What a module changes by itself is no leak.

@@ -75,7 +75,7 @@ class SuiteGuest:
 
     @property
     def given_up(self) -> str:
-        """What follows where a script can't even be killed."""
+        """What follows if a script can't even be killed."""
         return "so nothing more was run" if self.here else "so its guest was given up"
 
 
@@ -156,7 +156,7 @@ async def measure(guest: SuiteGuest) -> None:
 
 
 async def restore_service(guest: SuiteGuest) -> str | None:
-    """Start again what all scripts rely on, where one of them ended it; its name, where that was so."""
+    """Start again what all scripts rely on, if one of them ended it; its name, if that was so."""
     if guest.udev is None:
         return None
     if not guest.udev.ended:
@@ -195,7 +195,7 @@ class Spare:
 
     None is prepared before a guest has been lost: most runs lose none, and preparing one slows those at work.
 
-    ``opened``: makes a guest of this name, ready for scripts; raises ``NodeError`` where it can't be had.
+    ``opened``: makes a guest of this name, ready for scripts; raises ``NodeError`` if it can't be had.
     """
 
     place: Place
@@ -204,7 +204,7 @@ class Spare:
     _made: int = field(default=0, init=False)
 
     async def prepare(self) -> None:
-        """Begin to prepare the next, where none is there and this machine has the memory for one more."""
+        """Begin to prepare the next, if none is there and this machine has the memory for one more."""
         if self._coming is not None or self.place.here is not None:
             return
         available = available_memory(await self.place.session.host.read_text("/proc/meminfo"))
@@ -215,7 +215,7 @@ class Spare:
         self._coming = asyncio.ensure_future(self.opened(f"spare-{self._made}"))
 
     async def take(self) -> SuiteGuest | None:
-        """The spare guest, waited for where it is being prepared; ``None`` where there is none, or it was lost."""
+        """The spare guest, waited for if it is being prepared; ``None`` if there is none, or it was lost."""
         if self._coming is None:
             return None
         coming, self._coming = self._coming, None  # another part of the run must not get it, too

@@ -18,8 +18,8 @@ _ALIKE = ("name", "runner", "testdir", "adapter")
 
 
 def merged_suite_runs(folders: Sequence[Path]) -> SuiteRun:
-    """The run in a folder; of several, all that they ran. Raises ``UserError`` where they are no parts of one suite,
-    ``RecordsError`` where one is no run of a suite.
+    """The run in a folder; of several, all that they ran. Raises ``UserError`` if they are no parts of one suite,
+    ``RecordsError`` if one is no run of a suite.
     """
     runs = [read_suite_run(folder) for folder in folders]
     first, *others = runs
@@ -75,7 +75,7 @@ def _lacking(runs: Sequence[SuiteRun]) -> dict[str, list[str]]:
 
 
 def _missing(shares: Sequence[tuple[int, int]]) -> str:
-    """Which shares there is no run of, in a sentence; empty where all are there."""
+    """Which shares there is no run of, in a sentence; empty if all are there."""
     divisions = {number for _, number in shares}
     if len(divisions) > 1:
         numbers = ", ".join(map(str, sorted(divisions)))

@@ -183,7 +183,7 @@ class SuiteRun:
         return max(end - self.started.timestamp(), 0.0)
 
     def last_words(self, attempt: Attempt, most: int = _LAST) -> str:
-        """The end of what a script printed, with its times; empty where nothing is kept of it."""
+        """The end of what a script printed, with its times; empty if nothing is kept of it."""
         if not attempt.folder:
             return ""
         try:
@@ -195,7 +195,7 @@ class SuiteRun:
             return ""
 
     def telling(self, attempt: Attempt) -> str:
-        """The line by which a script seems to say what was wrong; empty where it printed none.
+        """The line by which a script seems to say what was wrong; empty if it printed none.
 
         The last with ``ERROR:``, since tests of ZFS clean up and say so after it; else the last.
         """
@@ -206,7 +206,7 @@ class SuiteRun:
 
 
 def read_suite_run(folder: Path) -> SuiteRun:
-    """A run of a suite. Raises ``RecordsError`` where it is none, or damaged."""
+    """A run of a suite. Raises ``RecordsError`` if it is none, or damaged."""
     manifest = read_manifest(folder)
     if not manifest.suite:
         raise RecordsError(f"{folder} is the run of a study: `storlab report {folder}` shows it")
@@ -315,7 +315,7 @@ def write_under_way(folder: Path, boot: str, lost: Attempt) -> None:
 def taken_down(folder: Path, boot: str, known: Iterable[Attempt]) -> Attempt | None:
     """The result of a script that ran when the machine was booted again, by its ``boot`` now.
 
-    ``known``: the results that there are. Raises ``RecordsError`` where the file is damaged.
+    ``known``: the results that there are. Raises ``RecordsError`` if the file is damaged.
     """
     try:
         found = read_record(folder / UNDER_WAY, _UnderWay)

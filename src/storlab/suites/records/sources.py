@@ -51,7 +51,7 @@ class LogRun:
 
 
 def read_log(data: bytes, source: str) -> list[LogRun]:
-    """All runs in it, in order. Raises ``ParseError`` where it is of none of ``FORMS``, or does not say enough."""
+    """All runs in it, in order. Raises ``ParseError`` if it is of none of ``FORMS``, or does not say enough."""
     last = ""
     for last in _texts(data):
         for read in (_zts, _ktap, _check):
@@ -223,7 +223,7 @@ _UNKNOWN = SuiteEnvironment()
 def read_source(path: Path) -> list[ObservedRun]:
     """The run in a folder, all runs and consoles in a folder, or what a console says; oldest first.
 
-    Raises ``UserError`` where there is nothing of that kind.
+    Raises ``UserError`` if there is nothing of that kind.
     """
     if not path.exists():
         raise UserError(f"there is no {path}: name a run of a suite, a folder of runs, or a log")
@@ -241,7 +241,7 @@ def read_source(path: Path) -> list[ObservedRun]:
 
 
 def runs_in(path: Path) -> list[SuiteRun]:
-    """The run in a folder, or all runs in a folder of runs; by name. Raises ``RecordsError`` where one is damaged."""
+    """The run in a folder, or all runs in a folder of runs; by name. Raises ``RecordsError`` if one is damaged."""
     if (path / MANIFEST).exists():
         return [read_suite_run(path)]
     return [read_suite_run(each) for each in sorted(path.iterdir()) if (each / SUITE).is_file()]

@@ -99,7 +99,7 @@ def _suite(root: ElementTree.Element, group: str, rows: list[Row], missing: dict
 
 
 def _kind(row: Row) -> str:
-    """The element that says what came of it; none where it passed. What is lost or ended by force is an error."""
+    """The element that says what came of it; none if it passed. What is lost or ended by force is an error."""
     if row.surprising:
         return "error" if row.attempt.outcome in (Outcome.CRASHED, Outcome.HUNG, Outcome.KILLED) else "failure"
     return "" if row.attempt.outcome is Outcome.PASS else "skipped"

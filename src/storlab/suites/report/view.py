@@ -19,8 +19,8 @@ ORDER = tuple(Outcome)
 class Row:
     """One script's result. ``name``: below the suite's tests. ``why``: what it is expected for, or what happened.
 
-    ``said``: where there is no reason, the line of its output that tells most. ``later``: what came of it afterwards,
-    where it had lost a guest.
+    ``said``: if there is no reason, the line of its output that tells most. ``later``: what came of it afterwards,
+    if it had lost a guest.
     """
 
     attempt: Attempt
@@ -40,7 +40,7 @@ class Row:
 
     @property
     def why(self) -> str:
-        """In words; empty where there is nothing to say."""
+        """In words; empty if there is nothing to say."""
         parts = [self.attempt.reason or self.said, self.not_kept]
         if self.expectation is not None:
             parts.append(f"expected: {self.expectation.reason}")
@@ -86,7 +86,7 @@ class View:
 
     @property
     def patience(self) -> str:
-        """How much longer than their suite says tests were given; empty where they were not."""
+        """How much longer than their suite says tests were given; empty if they were not."""
         scale = max((each.scale for each in self.run.attempts if each.guest), default=1.0)
         return f"Time-outs: up to {scale:.1f} times the suite's, for tests that still worked." if scale > 1.05 else ""
 

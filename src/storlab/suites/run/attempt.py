@@ -56,7 +56,7 @@ def parse_work(cpu_stat: str, diskstats: str) -> Work:
 
 
 def kernel_complaint(log: str) -> str:
-    """What the kernel's log says of a failed assertion of ZFS or a bug; empty where it says nothing."""
+    """What the kernel's log says of a failed assertion of ZFS or a bug; empty if it says nothing."""
     if (failed := _ASSERTION.search(log)) is not None:
         return f"ZFS failed an assertion: {failed['what'].strip()}, in {failed['where'].strip()}"
     bug = _BUG.search(log)
@@ -162,7 +162,7 @@ class _Followed:
 async def run_script(running: Running, group: Group, script: Script, role: Role, place: str, number: int) -> Attempt:
     """Run a script to its end. ``place``: the folder for its output, below the run's.
 
-    Raises ``GuestLost`` with the guest's end, or where not even KILL ended it; its output is kept all the same.
+    Raises ``GuestLost`` with the guest's end, or if not even KILL ended it; its output is kept all the same.
     """
     guest, terms = running.guest, running.terms
     folder = terms.record.folder / place
@@ -296,7 +296,7 @@ async def _until_time_out(
 
 
 async def _rests(process: Process, seconds: float) -> bool:
-    """Whether it ends within so long. Raises ``NodeLost`` where its node is lost meanwhile."""
+    """Whether it ends within so long. Raises ``NodeLost`` if its node is lost meanwhile."""
     try:
         async with asyncio.timeout(seconds):
             await process.rest()
@@ -315,7 +315,7 @@ async def _populated(guest: SuiteGuest, cgroup: str) -> bool:
 
 
 async def _collect(guest: SuiteGuest, process: Process, path: Path) -> str:
-    """Keep what tells why a script did not end, as far as the guest can still say; the cause, where it is plain."""
+    """Keep what tells why a script did not end, as far as the guest can still say; the cause, if it is plain."""
     try:
         found = await guest.node.run(
             ["sh", "-c", _COLLECT, "sh", process.cgroup or "/nowhere"], check=False, timeout=_EVIDENCE

@@ -23,7 +23,7 @@ _OF_MACHINE = "config.json"
 
 
 class ClassicFolder:
-    """``BASE/TIME`` and, beside it, the link ``current`` to it. Raises ``UserError`` where it can't be made.
+    """``BASE/TIME`` and, beside it, the link ``current`` to it. Raises ``UserError`` if it can't be made.
 
     Nobody else may write there, unlike with the original, and it is held open: others may own what is above it.
     """

@@ -50,7 +50,7 @@ class UntilFailure:
         return next((said for attempt in attempts if (said := self.failure(attempt))), "")
 
     def more(self) -> Sequence[Group]:
-        """The next iteration, which is recorded first; none where the run is to end."""
+        """The next iteration, which is recorded first; none if the run is to end."""
         if self.failed or self._ends():
             return ()
         number = max((group.iteration for group in self._record.groups), default=0) + 1

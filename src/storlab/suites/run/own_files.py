@@ -101,7 +101,7 @@ M = TypeVar("M", bound=Model)
 MOST_RUNFILE = 4 * 1024**2  # bytes
 _SUITE_FILE = ".toml"
 IN_IMAGE = "/usr/share/zfs/"
-"""What is below it is the image's, also where this machine has the same."""
+"""What is below it is the image's, also if this machine has the same."""
 _CHECK_HERE = "a checkout is run in guests: with --here, its own `check` does all there is to do"
 
 
@@ -111,7 +111,7 @@ def is_own(name: str) -> bool:
 
 
 def own_runfile(name: str) -> Runfile | None:
-    """A runfile or suite file of this machine; ``None`` where there is none. Raises ``UserError`` where it can't be
+    """A runfile or suite file of this machine; ``None`` if there is none. Raises ``UserError`` if it can't be
     read.
     """
     if not is_own(name):

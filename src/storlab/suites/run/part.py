@@ -129,7 +129,7 @@ class Part:
     async def _look(self, path: str, after: str = "") -> int:
         """See what a script that has ended left; how many processes were killed meanwhile, for memory ran out.
 
-        Raises ``GuestLost`` where its guest does not answer any more.
+        Raises ``GuestLost`` if its guest does not answer any more.
         """
         guest = self._guest
         async with self._answering(after):
@@ -141,7 +141,7 @@ class Part:
 
     @asynccontextmanager
     async def _answering(self, after: str = "") -> AsyncIterator[None]:
-        """Within it the guest is asked something. Raises ``GuestLost`` where it does not answer any more."""
+        """Within it the guest is asked something. Raises ``GuestLost`` if it does not answer any more."""
         guest = self._guest
         try:
             async with asyncio.timeout(_LOOK):

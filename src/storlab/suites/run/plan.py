@@ -67,7 +67,7 @@ class Asked:
 def in_order(suite: Suite, asked: Asked) -> Suite:
     """The suite in the order that was asked for, and so many times.
 
-    Raises ``UserError`` where an earlier run's order has nothing of it.
+    Raises ``UserError`` if an earlier run's order has nothing of it.
     """
     if asked.order:
         suite = replayed(suite, asked.order)

@@ -77,7 +77,7 @@ class Record:
         return self.guests
 
     async def opened(self, place: Place, name: str, notify: Callable[[str], None]) -> SuiteGuest:
-        """A fresh guest; where it is not what the run's first one was, that is on record. Raises ``NodeError``."""
+        """A fresh guest; if it is not what the run's first one was, that is on record. Raises ``NodeError``."""
         folder = self.folder / CONSOLES / f"{self.next_guest():03}-{name}"
         guest = await place.open(name, folder)
         try:

@@ -1,4 +1,4 @@
-"""One guest's part in a run: it takes group after group, and begins again in a fresh guest where its own is lost."""
+"""One guest's part in a run: it takes group after group, and begins again in a fresh guest if its own is lost."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Shard:
             await self._close()
 
     async def _whole(self, group: Group) -> None:
-        """All of a group. Where its guest is lost, the rest of it, after its set-up, in a fresh one."""
+        """All of a group. If its guest is lost, the rest of it, after its set-up, in a fresh one."""
         losses: dict[str, int] = {}
         while group.tests and not self.terms.stops:
             guest = await self._living()

@@ -79,7 +79,7 @@ async def resume_suite(
     here: str = "",
 ) -> Ended:
     """Run what has no result yet, in a run that was killed, interrupted or limited; a group that was under way begins
-    again. ``here``: this machine, where its tests run on that. Raises ``UserError`` where a run until a failure has
+    again. ``here``: this machine, if its tests run on that. Raises ``UserError`` if a run until a failure has
     found one, and for what the run's folder wants of this machine and may not have.
     """
     _refuse_others_than_root()

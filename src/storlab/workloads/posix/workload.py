@@ -69,7 +69,7 @@ class Pjdfstest(Model):
     limit: Duration = Field(300.0, gt=0, le=86400, description="A file that takes longer has failed.")
 
     def names(self) -> tuple[str, ...]:
-        """The names of the checks that its files are. Raises ``UserError`` where one is not there."""
+        """The names of the checks that its files are. Raises ``UserError`` if one is not there."""
         folder = Path(self.path)
         program, helpers = folder / PROGRAM, [folder / "tests" / name for name in _HELPERS]
         if not self._has(program):
@@ -220,5 +220,5 @@ def _base(place: RunContext) -> str:
 
 
 def _root(place: RunContext) -> str:
-    """The node's own folder, which is all that it leaves to others where they have the same files."""
+    """The node's own folder, which is all that it leaves to others if they have the same files."""
     return f"{_base(place)}-{place.node.name}" if place.nodes else _base(place)

@@ -87,7 +87,7 @@ def _make(place: Place, names: Sequence[str]) -> None:
 
 @contextmanager
 def _unpacked(archive: str | None) -> Iterator[str]:
-    """The folder of an archive's files, not on what is looked at; nothing where there is none."""
+    """The folder of an archive's files, not on what is looked at; nothing if there is none."""
     if archive is None:
         yield ""
         return

@@ -23,7 +23,7 @@ _BUSY = (errno.EAGAIN, errno.EACCES)
 
 
 def _sees(look: Callable[[], object], expected: object, what: str) -> None:
-    """Raises ``Fails`` where it is not there at once, and says whether it comes later."""
+    """Raises ``Fails`` if it is not there at once, and says whether it comes later."""
     if look() == expected:
         return
     began = time.monotonic()

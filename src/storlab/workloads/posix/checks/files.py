@@ -152,7 +152,7 @@ def _mapped(flags: int, protection: int) -> mmap.mmap:
 
 
 def map_shared(name: str, length: int) -> mmap.mmap:
-    """A file that is there, to read and write. Raises ``Unsupported`` where it can't be mapped so."""
+    """A file that is there, to read and write. Raises ``Unsupported`` if it can't be mapped so."""
     return _map(name, length, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
 
 
@@ -219,7 +219,7 @@ _FAR = 5 * 2**30
 
 
 def truncated() -> None:
-    """What a file is made longer by is zero, even where it was shorter before."""
+    """What a file is made longer by is zero, even if it was shorter before."""
     create("file", b"x" * 100)
     with calling("truncate"):
         os.truncate("file", 10)

@@ -158,7 +158,7 @@ def long_names() -> None:
 
 
 def any_bytes_in_names() -> None:
-    """open(2): EINVAL for "characters not permitted by the underlying filesystem"; EILSEQ where it wants UTF-8."""
+    """open(2): EINVAL for "characters not permitted by the underlying filesystem"; EILSEQ if it wants UTF-8."""
     name = b"\xff\xfe-\x80 \n\\:*?"
     with calling("open", *NOT_THERE, errno.EINVAL, errno.EILSEQ):
         create(name, b"1")

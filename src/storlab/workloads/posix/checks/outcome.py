@@ -1,4 +1,4 @@
-"""What a check says: nothing, or a remark, where all is as it should be; else ``Fails`` or ``Unsupported``."""
+"""What a check says: nothing, or a remark, if all is as it should be; else ``Fails`` or ``Unsupported``."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def refused(what: str, *expected: int) -> Iterator[None]:
 
 
 def expect(true: bool, otherwise: str) -> None:
-    """Raises ``Fails`` where it isn't so."""
+    """Raises ``Fails`` if it isn't so."""
     if not true:
         raise Fails(otherwise)
 

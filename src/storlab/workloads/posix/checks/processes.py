@@ -108,7 +108,7 @@ def _say(writer: int, what: object) -> NoReturn:
 
 
 def answer(work: Callable[[], list[str]], limit: float) -> list[str] | None:
-    """What ``work`` gives in a process of its own: words, ``None`` where it doesn't within ``limit`` s.
+    """What ``work`` gives in a process of its own: words, ``None`` if it doesn't within ``limit`` s.
 
     One that ended without a word is a fault of what it did, as a bus error is: ``["fail", "ended by SIGBUS"]``.
     """
@@ -132,7 +132,7 @@ def answer(work: Callable[[], list[str]], limit: float) -> list[str] | None:
 
 
 def _within(reader: int, limit: float) -> bytes | None:
-    """All that is written before the other end is closed, or one whole answer; ``None`` where there is none in time."""
+    """All that is written before the other end is closed, or one whole answer; ``None`` if there is none in time."""
     deadline, said = time.monotonic() + limit, b""
     while not said.endswith(b"]"):  # a process that the check left behind may hold the other end open
         ready, _, _ = select.select([reader], [], [], max(0.0, deadline - time.monotonic()))
