@@ -226,7 +226,7 @@ def is_a_runs(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
-@undo("network.remove")
+@undo("network.remove", order=4)
 async def remove_network(node: Node, name: RunName) -> str | None:
     """Remove a namespace with all that is in it. Refuses a name that is not Storlab's."""
     if not is_a_runs(name):

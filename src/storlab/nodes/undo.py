@@ -58,7 +58,8 @@ class Undo:
     and must touch nothing but what its arguments name: it may run long after, by ``storlab clean``, when somebody else
     has taken what was ours. ``patience``: seconds that it may take; the default is for unmounting, which writes back
     whatever the page cache still holds. ``outlives_boot``: what it undoes is still there after its machine was booted
-    again, as files are.
+    again, as files are. ``order``: of what dead runs left, of which no journal says what was set up last, the smallest
+    goes first.
 
     ``proof``: what shows that the run has set it up, for a journal may be somebody else's work. By default that is the
     run's id in all arguments that are ``OF_RUN``; if none is, as of a value that is restored, a note beside the
@@ -71,6 +72,7 @@ class Undo:
     patience: float = 120.0
     outlives_boot: bool = False
     proof: Proof | None = None
+    order: int = 0
 
     async def __call__(self, node: Node, /, **arguments: Any) -> str | None:
         return await self.function(node, **arguments)
@@ -124,9 +126,10 @@ def undo(
     patience: float = 120.0,
     outlives_boot: bool = False,
     proof: Proof | None = None,
+    order: int = 0,
 ) -> Callable[[Function], Undo]:
     """Make an ``Undo`` of the function below; a layer or node kind then lists it in its ``undoes``."""
-    return lambda function: Undo(name, function, patience, outlives_boot, proof)
+    return lambda function: Undo(name, function, patience, outlives_boot, proof, order)
 
 
 def _names_it(hint: object) -> bool:

@@ -26,7 +26,7 @@ _CLOSED = 10.0  # s
 _LOOK = 0.05  # s
 
 
-@undo("loop.detach")
+@undo("loop.detach", order=3)
 async def _detach(node: Node, file: RunPath) -> str | None:
     refuse_foreign(file)
     devices = await _devices_of(node, file)

@@ -73,7 +73,7 @@ def _unescape(text: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
 
 
-@undo("mount.unmount")
+@undo("mount.unmount", order=1)
 async def unmount(node: Node, path: RunPath) -> str | None:
     """Unmount a path of Storlab's and remove the mount point."""
     refuse_foreign(path)  # a link in it leads to no other mount: the kernel names mounts by their real paths

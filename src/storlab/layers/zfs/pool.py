@@ -64,7 +64,7 @@ async def forget_labels(node: Node, device: AbsolutePath, pool: RunName, was: Fi
     return f"wiped the labels of the pool {pool} from {device}"
 
 
-@undo("zpool.node")
+@undo("zpool.node", order=5)
 async def remove_device_node(node: Node, path: RunPath) -> str | None:
     if not await is_there(node, path):
         return None
@@ -101,7 +101,7 @@ _FEWEST = {"stripe": 1, "mirror": 2, "raidz": 3, "raidz1": 3, "raidz2": 4, "raid
 _SMALLEST = 64 * 1024**2  # SPA_MINDEVSIZE of ZFS
 
 
-@undo("zpool.destroy", outlives_boot=True)
+@undo("zpool.destroy", order=2, outlives_boot=True)
 async def _destroy(node: Node, pool: RunName) -> str | None:
     refuse_foreign_pool(pool)
     forget_wanted(node, pool)

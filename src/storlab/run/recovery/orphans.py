@@ -34,15 +34,6 @@ SOON = 60.0  # s; of what was made or changed within less than that, somebody ma
 _ALONE = (
     86400.0  # s; the same where there are only folders: a container may have these, whose processes nobody sees here
 )
-_ORDER = (
-    "processes.end",
-    "mount.unmount",
-    "zpool.destroy",
-    "loop.detach",
-    "network.remove",
-    "zpool.node",
-    "scratch.remove",
-)
 _POOLS_OWN = {"zpool.destroy", "zpool.node"}
 _CGROUPS, _NETWORKS, _POOLS = Path("/sys/fs/cgroup"), Path("/run/netns"), Path("/proc/spl/kstat/zfs")
 _AGENT = "storlab-agent"
@@ -87,7 +78,7 @@ def orphans(soon: float | None = None, gone: Collection[str] = ()) -> list[Orpha
             dead += left
         elif run in gone:
             dead += [replace(each, elsewhere=True) for each in left]
-    return sorted(dead, key=lambda each: _ORDER.index(each.undo))
+    return sorted(dead, key=lambda each: undo_table()[each.undo].order)
 
 
 def left_of(run: str) -> list[Orphan]:

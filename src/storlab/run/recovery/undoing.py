@@ -97,7 +97,7 @@ async def _remove_mappings(node: Node, names: Iterable[str]) -> list[str]:
     return did
 
 
-@undo("scratch.remove", patience=LONG, outlives_boot=True)
+@undo("scratch.remove", order=6, patience=LONG, outlives_boot=True)
 async def remove_scratch(node: Node, path: RunPath) -> str | None:
     """Remove the run's own folder on a node."""
     return await remove_folder(node, path)
