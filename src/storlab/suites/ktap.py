@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
+from storlab.reading import open_file
 from storlab.suites.model import Outcome
 
 _LOG_TIME = re.compile(r"\[\s{0,12}\d{1,10}\.\d{1,9}\] ")
@@ -232,6 +234,15 @@ def judged(result: Result | None, code: int | None) -> tuple[Outcome, str]:
     if result.outcome is Outcome.SKIP or by_status is Outcome.SKIP:
         return Outcome.SKIP, result.why or next((each.why for each in result.subtests if each.why), "")
     return result.outcome, "" if result.outcome is Outcome.PASS else "there are no results"
+
+
+def printed_in(folder: Path) -> str:
+    """What a program printed to its standard output, as far as it is judged by it; empty if nothing is kept of it."""
+    try:
+        with open_file(folder / "stdout") as file:
+            return file.read(MOST_JUDGED).decode(errors="replace")
+    except FileNotFoundError:
+        return ""
 
 
 def judge_text(text: str, code: int | None, most: int = MOST_JUDGED) -> tuple[Outcome, str]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from xml.etree import ElementTree
 
 import msgspec
 
 from storlab.errors import UserError
 from storlab.grouping import grouped
-from storlab.reading import open_file
 from storlab.report.document import Document
 from storlab.report.formats.markdown import render_markdown
-from storlab.suites.ktap import MOST_JUDGED, Result, ktap_text, read_ktap
+from storlab.suites.ktap import Result, ktap_text, printed_in, read_ktap
 from storlab.suites.model import Outcome
 from storlab.suites.records.folder import SuiteRun
 from storlab.suites.report.documents import run_document
@@ -120,19 +120,12 @@ def _ktap_result(row: Row, view: View) -> Result:
     outcome = row.attempt.outcome.classic
     if outcome is Outcome.KILLED or (outcome is Outcome.PASS and row.surprising):
         outcome = Outcome.FAIL
-    subtests = _printed(row, view) if view.run.asked.adapter == "ktap" else ()
+    found = None
+    if view.run.asked.adapter == "ktap":
+        with suppress(OSError):
+            found = read_ktap(printed_in(view.run.folder / row.attempt.folder).splitlines())
     expected = row.why if outcome is Outcome.FAIL and not row.surprising else ""
-    return Result(row.name, outcome, row.why, subtests, todo=expected)
-
-
-def _printed(row: Row, view: View) -> tuple[Result, ...]:
-    try:
-        with open_file(view.run.folder / row.attempt.folder / "stdout") as file:
-            data = file.read(MOST_JUDGED)
-    except OSError:
-        return ()
-    found = read_ktap(data.decode(errors="replace").splitlines())
-    return found.subtests if found is not None else ()
+    return Result(row.name, outcome, row.why, found.subtests if found is not None else (), todo=expected)
 
 
 def render(run: SuiteRun, format_: str, *, brief: bool = False) -> str:

@@ -15,10 +15,9 @@ from typing import Any
 
 from storlab.errors import CommandFailed, NodeError, NodeLost, StorlabError, TooMuch
 from storlab.nodes.process import Exit, Process
-from storlab.reading import open_file
 from storlab.run.observer import Interrupts
 from storlab.suites.adapters.base import Adapter
-from storlab.suites.ktap import MOST_JUDGED
+from storlab.suites.ktap import printed_in
 from storlab.suites.model import Attempt, Group, Outcome, Role, Script
 from storlab.suites.places.place import GuestLost, Place, SuiteGuest, loss_of
 from storlab.suites.run.hold import Hold
@@ -203,7 +202,7 @@ async def run_script(running: Running, group: Group, script: Script, role: Role,
         guest.kept[process.cgroup] = script.path
     outcome, why = Outcome.KILLED, ""
     if not followed.killed:
-        outcome, why = terms.adapter.judge(script, ended.code if ended else None, lambda: _printed(folder))
+        outcome, why = terms.adapter.judge(script, ended.code if ended else None, lambda: printed_in(folder))
     measures = role == "test" and MEASURES in group.tags and bool(launch.evidence)
     if measures and outcome is Outcome.PASS and not any(each.has(launch.evidence) for each in kept):
         folders = " or ".join(launch.folders)
@@ -237,14 +236,6 @@ async def _fetch(guest: SuiteGuest, path: str, folder: Path) -> None:
     except TooMuch as error:
         data = f"{error}\n".encode()
     (folder / posixpath.basename(path)).write_bytes(data)
-
-
-def _printed(folder: Path) -> str:
-    try:
-        with open_file(folder / "stdout") as file:
-            return file.read(MOST_JUDGED).decode(errors="replace")
-    except FileNotFoundError:
-        return ""
 
 
 async def _follow(running: Running, group: Group, process: Process, output: ScriptOutput, folder: Path) -> _Followed:

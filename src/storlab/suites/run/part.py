@@ -89,19 +89,14 @@ class Part:
                 self.left = self.left if again else self.left[1:]
                 raise
             if attempt.outcome is Outcome.KILLED and self._group.failsafe is not None:
-                await self._failsafe(attempt)
+                try:
+                    await self._run(self._group.failsafe, "failsafe", 1, attempt.folder)
+                except GuestLost:  # what puts the machine right may take the guest with it
+                    self.left = self.left[1:]
+                    raise
             if attempt.outcome in (Outcome.PASS, Outcome.SKIP):
                 break
         self.left = self.left[1:]
-
-    async def _failsafe(self, killed: Attempt) -> None:
-        """What puts the machine right after a test that was killed. Should it take the guest with it, so be it."""
-        assert self._group.failsafe is not None
-        try:
-            await self._run(self._group.failsafe, "failsafe", 1, killed.folder)
-        except GuestLost:
-            self.left = self.left[1:]
-            raise
 
     async def _run(self, script: Script, role: Role, number: int = 1, below: str = "") -> Attempt:
         place = self._place(script, role, number, below)

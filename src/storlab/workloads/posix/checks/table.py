@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import attributes, between, files, locks, names
+from . import attributes, between, files, names
 from .processes import Steps
 
 CHECKS: dict[str, Callable[[], str | None]] = {
@@ -29,10 +29,10 @@ CHECKS: dict[str, Callable[[], str | None]] = {
     "direct-io": files.direct,
     "fsync": files.synced,
     "fsync-directory": files.synced_directory,
-    "lock-records": locks.record_locks,
-    "lock-wait": locks.waiting_for_a_lock,
-    "lock-open-file": locks.open_file_locks,
-    "flock": locks.whole_file_locks,
+    "lock-records": files.record_locks,
+    "lock-wait": files.waiting_for_a_lock,
+    "lock-open-file": files.open_file_locks,
+    "flock": files.whole_file_locks,
     "mmap-private": files.private,
     "mmap-shared-write": files.shared_writing,
     "mmap-store-then-read": files.stored_then_read,
