@@ -21,7 +21,8 @@ from storlab.layers.base import LayerContext
 from storlab.layers.net import initiator, nbd
 from storlab.layers.resources import Disk, Export, File, Server
 from storlab.layers.server.nbd_export import NbdExportLayer, parse_nbd_list
-from storlab.layers.server.nbd_servers import SERVERS, NbdProgram, Offer, is_listening
+from storlab.layers.server.nbd_servers import SERVERS, NbdProgram, Offer
+from storlab.layers.share.ports import is_listening
 from storlab.layers.stack import type_errors
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.node import Ports

@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 
 from storlab.layers.attach.blockdev import Aio, Cache, blockdev
 from storlab.layers.resources import Disk, File
+from storlab.layers.share.ports import is_listening
 from storlab.nodes.agent import steps
 from storlab.nodes.node import Node
 from storlab.nodes.process import telling
@@ -18,7 +19,6 @@ NbdProgram = Literal["qemu-nbd", "nbd-server", "nbdkit"]
 Options = Mapping[str, str | bool]
 
 _CONFIGURATION, _START = "nbd-server.conf", "start.sh"
-_LISTENING = "0A"  # of a socket in /proc/net/tcp, see net/tcp_states.h of the kernel
 
 
 @dataclass(frozen=True)
@@ -198,12 +198,6 @@ def qemu_address(address: Mapping[str, str]) -> list[str]:
     if address["type"] == "unix":
         return [f"--socket={address['path']}"]
     return [f"--bind={address['host']}", f"--port={address['port']}"]
-
-
-def is_listening(sockets: str, port: int) -> bool:
-    """Whether there is a socket that listens at this port, of what ``/proc/net/tcp`` says, see proc(5)."""
-    lines = [line.split() for line in sockets.splitlines()[1:]]
-    return any(line[1].endswith(f":{port:04X}") and line[3] == _LISTENING for line in lines if len(line) > 3)
 
 
 def _options(options: Options) -> str:
