@@ -32,7 +32,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from storlab.layers.database.data_set import ARCHIVE
-from storlab.layers.database.mariadb import MariadbLayer
+from storlab.layers.database.innodb import MariadbLayer
 from storlab.run.executor import run_study
 from storlab.run.observer import Observer
 from storlab.run.permissions import Permissions

@@ -26,8 +26,7 @@ from benchmarks.boot_storlab import Laboratory
 from benchmarks.boot_virtme import Virtme
 from storlab.errors import MissingImage
 from storlab.images.image import Image, find_image
-from storlab.layers.attach.virtiofs import VirtiofsLayer
-from storlab.layers.attach.virtiofsd import VirtiofsdLayer
+from storlab.layers.attach.virtiofs import VirtiofsdLayer, VirtiofsLayer
 from storlab.layers.base import LayerContext
 from storlab.layers.resources import Dir
 from storlab.nodes.kinds.vm.hardware import Hardware

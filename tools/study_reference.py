@@ -14,7 +14,7 @@ from pydantic_core import PydanticUndefined
 
 from storlab.layers.base import Crossing, Layer
 from storlab.layers.database.data_set import DataSet
-from storlab.layers.image.base import BASE_HELP, Base
+from storlab.layers.fs.image_base import BASE_HELP, Base
 from storlab.nodes.kind import NodeKind
 from storlab.nodes.shaping.keys import Network, Tcp
 from storlab.registry import layer_types, node_kinds, probe_types, workload_types

@@ -10,49 +10,34 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
-from storlab.layers.attach.attachment import NvmeLayer, VirtioBlkLayer, VirtioScsiLayer
+from storlab.layers.attach.attachment import NvmeLayer, RootLayer, VirtioBlkLayer, VirtioScsiLayer
 from storlab.layers.attach.ninep import NinePLayer
 from storlab.layers.attach.pci import PciLayer, VfioLayer
-from storlab.layers.attach.root import RootLayer
-from storlab.layers.attach.virtiofs import VirtiofsLayer
-from storlab.layers.attach.virtiofsd import VirtiofsdLayer
+from storlab.layers.attach.virtiofs import VirtiofsdLayer, VirtiofsLayer
 from storlab.layers.base import Layer
-from storlab.layers.block.crypt import CryptLayer
-from storlab.layers.block.delay import DelayLayer
-from storlab.layers.block.device import DeviceLayer
-from storlab.layers.block.fill import FillLayer
+from storlab.layers.block.device import DeviceLayer, FillLayer
 from storlab.layers.block.loop import LoopLayer
+from storlab.layers.block.mapped import CryptLayer, DelayLayer
 from storlab.layers.block.md import MdLayer
-from storlab.layers.database.mariadb import MariadbLayer
-from storlab.layers.database.mysql import MysqlLayer
+from storlab.layers.database.innodb import MariadbLayer, MysqlLayer
 from storlab.layers.database.postgresql import PostgresqlLayer
-from storlab.layers.fs.directory import DirectoryLayer
-from storlab.layers.fs.file import FileLayer
+from storlab.layers.fs.files import DirectoryLayer, FileLayer
+from storlab.layers.fs.images import ImageCloneLayer, ImageCopyLayer, Qcow2Layer
 from storlab.layers.fs.mkfs import MkfsLayer
-from storlab.layers.fs.mount import MountLayer
-from storlab.layers.fs.overlayfs import OverlayfsLayer
-from storlab.layers.image.clone import ImageCloneLayer, ImageCopyLayer
-from storlab.layers.image.qcow2 import Qcow2Layer
-from storlab.layers.net.aoe import AoeLayer
-from storlab.layers.net.connect import ConnectLayer
+from storlab.layers.fs.mount import MountLayer, OverlayfsLayer
+from storlab.layers.net.aoe import AoeLayer, AoeTargetLayer
+from storlab.layers.net.connect import ConnectLayer, RelayLayer
 from storlab.layers.net.iscsi import IscsiLayer
+from storlab.layers.net.iscsi_target import IscsiTargetLayer
 from storlab.layers.net.nbd import NbdLayer
-from storlab.layers.net.nvme import NvmeTcpLayer
-from storlab.layers.server.aoe_target import AoeTargetLayer
-from storlab.layers.server.iscsi_target import IscsiTargetLayer
-from storlab.layers.server.nbd_export import NbdExportLayer
-from storlab.layers.server.nvme_target import NvmeTargetLayer
-from storlab.layers.server.relay import RelayLayer
+from storlab.layers.net.nbd_export import NbdExportLayer
+from storlab.layers.net.nvme import NvmeTargetLayer, NvmeTcpLayer
 from storlab.layers.share.nfs import NfsLayer
 from storlab.layers.share.nfs_export import NfsExportLayer
-from storlab.layers.share.smb import SmbLayer
-from storlab.layers.share.smb_share import SmbShareLayer
-from storlab.layers.share.ssh_share import SshShareLayer
-from storlab.layers.share.sshfs import SshfsLayer
-from storlab.layers.zfs.dataset import ZfsLayer
+from storlab.layers.share.smb import SmbLayer, SmbShareLayer
+from storlab.layers.share.sshfs import SshfsLayer, SshShareLayer
+from storlab.layers.zfs.datasets import ZfsLayer, ZvolLayer, ZvolsLayer
 from storlab.layers.zfs.pool import ZpoolLayer
-from storlab.layers.zfs.volume import ZvolLayer
-from storlab.layers.zfs.volumes import ZvolsLayer
 from storlab.nodes.kind import NodeKind
 from storlab.nodes.kinds.local import LocalKind, NetnsKind
 from storlab.nodes.kinds.ssh import SshKind

@@ -22,20 +22,17 @@ from storlab.errors import ProtocolError, RecordsError, StudyError, UserError
 from storlab.images.cache import ImageManifest
 from storlab.images.debian import parse_stanzas
 from storlab.images.module_tree import parse_aliases, parse_builtin, parse_filesystems, parse_needs, parse_soft
-from storlab.layers.block.queue import new_state, parse_queue
-from storlab.layers.block.queue_files import QUEUE
+from storlab.layers.block.queue import QUEUE, new_state, parse_queue
+from storlab.layers.fs.image_base import parse_image_info
 from storlab.layers.fs.mkfs import own_types, parse_dump_super, parse_dumpe2fs, parse_xfs_info
 from storlab.layers.fs.mount import parse_mountinfo
-from storlab.layers.image.base import parse_image_info
+from storlab.layers.net.nbd_export import parse_nbd_list
 from storlab.layers.net.nvme import parse_instance
-from storlab.layers.server.nbd_export import parse_nbd_list
-from storlab.layers.share.nfs_tables import parse_exports, parse_mountstats
+from storlab.layers.server.running import Answers
+from storlab.layers.share.nfs_export import parse_exports, parse_mountstats
 from storlab.layers.share.smb import parse_debug_data
-from storlab.layers.share.watch import Answers
-from storlab.layers.zfs.allocators import parse_online
-from storlab.layers.zfs.module import parse_parameters, parse_version
+from storlab.layers.zfs.module import parse_online, parse_parameters, parse_properties, parse_version
 from storlab.layers.zfs.pool import is_only_member, parse_layout
-from storlab.layers.zfs.properties import parse_properties
 from storlab.nodes.console import killed_for_memory, panic, tail
 from storlab.nodes.kinds.vm.causes import last_word
 from storlab.nodes.kinds.vm.emulator import Acceleration

@@ -19,7 +19,7 @@ from layers.database import with_mysql
 from layers.database.test_databases import SERVERS, asked, site, started
 from layers.sites import Ground, entered
 from storlab.errors import CommandFailed, TrialError
-from storlab.layers.database.clients import OWNER, sql
+from storlab.layers.database.data_set import OWNER, sql
 from storlab.layers.database.postgresql import PostgresqlLayer
 from storlab.layers.server.base import ServerContext
 

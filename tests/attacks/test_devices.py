@@ -30,8 +30,8 @@ from laboratory.studies import DIRECTORY, directory
 from layers.signatures import WRITE
 from storlab.errors import StorlabError, StudyError, UserError
 from storlab.layers.base import LayerContext
-from storlab.layers.block.claim import Claims
 from storlab.layers.block.device import DeviceLayer
+from storlab.layers.block.use import Claims
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.node import Node
 

@@ -17,7 +17,7 @@ from laboratory import Laboratory, wait_until
 from laboratory.guests import BEGUN, guests, once_begun
 from laboratory.samples import sample
 from laboratory.studies import directory
-from storlab.layers.block.claim import _HOLD
+from storlab.layers.block.use import _HOLD
 from storlab.nodes.accounts import private_name
 
 STRANGER = 65534

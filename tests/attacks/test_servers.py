@@ -16,9 +16,9 @@ from laboratory.devices import new_device
 from laboratory.samples import sample
 from layers.sites import Ground, entered, ground_in
 from storlab.errors import CommandFailed
-from storlab.layers.attach import virtiofsd
+from storlab.layers.attach import virtiofs
 from storlab.layers.resources import Disk
-from storlab.layers.share.ssh_share import SshShareLayer
+from storlab.layers.share.sshfs import SshShareLayer
 from storlab.nodes.privileges import on_device
 
 pytestmark = pytest.mark.needs("root")
@@ -111,8 +111,8 @@ async def test_a_server_that_was_taken_over_reads_writes_signals_and_mounts_noth
     hostile, outside = lab.folder / "hostile", lab.folder / "made"
     hostile.write_text(sample(__file__, "cases/hostile-server.sh", outside=outside, pid=os.getpid()))
     hostile.chmod(0o755)
-    monkeypatch.setattr(virtiofsd, "find_virtiofsd", lambda _: (str(hostile),))
-    monkeypatch.setattr(virtiofsd.VirtiofsdLayer, "prepare", AsyncMock())  # it says no version
+    monkeypatch.setattr(virtiofs, "find_virtiofsd", lambda _: (str(hostile),))
+    monkeypatch.setattr(virtiofs.VirtiofsdLayer, "prepare", AsyncMock())  # it says no version
     monkeypatch.setattr(SshShareLayer, "program", str(hostile))
     ground.node.address = "127.0.0.1"
     with pytest.raises(CommandFailed) as failed:

@@ -64,8 +64,8 @@ LAYERS: Mapping[str, Mapping[str, Any]] = {
 }
 """The keys that one of each must have."""
 HELPED = {
-    "file.remove": "image.base", "mapper.remove": "block.mapper", "server.stop": "share.watch",
-    "sockets.remove": "server.base", "watch.end": "share.watch", "zfs.destroy": "database.cloning",
+    "file.remove": "fs.image_base", "mapper.remove": "block.mapper", "server.stop": "server.running",
+    "sockets.remove": "server.base", "watch.end": "server.running", "zfs.destroy": "database.data_set",
     "zfs.parameter": "zfs.module",
 }  # fmt: skip
 """Undoes that one module registers for several layers."""

@@ -23,7 +23,7 @@ from storlab.images import commands, unpacked
 from storlab.images.cache import About, Cache, Listed, cache_folder
 from storlab.images.image import find_image
 from storlab.images.unpacked import MYSQL, UNPACKED, find_virtiofsd, keep
-from storlab.layers.attach.virtiofsd import VirtiofsdLayer
+from storlab.layers.attach.virtiofs import VirtiofsdLayer
 from storlab.nodes.needs import remedy
 from study.program import program
 

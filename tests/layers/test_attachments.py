@@ -19,8 +19,7 @@ from laboratory.samples import sample
 from storlab.errors import Unsupported, UserError
 from storlab.layers.attach.attachment import AttachmentLayer, serial_of, serial_text
 from storlab.layers.attach.ninep import NinePLayer
-from storlab.layers.attach.virtiofs import VirtiofsLayer
-from storlab.layers.attach.virtiofsd import VirtiofsdLayer
+from storlab.layers.attach.virtiofs import VirtiofsdLayer, VirtiofsLayer
 from storlab.layers.database.innodb import require_atomic
 from storlab.layers.resources import Dir, Disk, File, LoggedFile, Share
 from storlab.layers.server.base import ServerContext

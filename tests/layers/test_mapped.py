@@ -11,8 +11,7 @@ from pydantic import ValidationError
 
 from storlab.errors import Unsupported
 from storlab.layers.block import mapper
-from storlab.layers.block.crypt import CryptLayer, parse_status
-from storlab.layers.block.delay import DelayLayer, parse_table
+from storlab.layers.block.mapped import CryptLayer, DelayLayer, parse_status, parse_table
 from storlab.layers.resources import Disk
 
 from .pair import Crossed, Pair, open_shop

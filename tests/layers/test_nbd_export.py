@@ -19,10 +19,9 @@ from laboratory.samples import sample
 from storlab.errors import CommandFailed, TrialError
 from storlab.layers.base import LayerContext
 from storlab.layers.net import initiator, nbd
+from storlab.layers.net.nbd_export import SERVERS, NbdExportLayer, NbdProgram, Offer, parse_nbd_list
 from storlab.layers.resources import Disk, Export, File, Server
-from storlab.layers.server.nbd_export import NbdExportLayer, parse_nbd_list
-from storlab.layers.server.nbd_servers import SERVERS, NbdProgram, Offer
-from storlab.layers.share.ports import is_listening
+from storlab.layers.server.running import is_listening
 from storlab.layers.stack import type_errors
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.node import Ports

@@ -19,14 +19,15 @@ from storlab.errors import ParseError
 from storlab.layers.base import LayerContext
 from storlab.layers.block.loop import signatures
 from storlab.layers.block.queue import parse_queue, sysfs
+from storlab.layers.fs.image_base import parse_image_info
 from storlab.layers.fs.mkfs import own_types, parse_dump_super, parse_dumpe2fs, parse_xfs_info
 from storlab.layers.fs.mount import parse_mountinfo
-from storlab.layers.image.base import parse_image_info
 from storlab.layers.net.initiator import host_uuid, host_word
 from storlab.layers.net.nbd import NbdLayer
 from storlab.layers.net.nvme import NvmeTcpLayer, parse_instance
 from storlab.layers.resources import Dir, Disk
-from storlab.layers.share.nfs_tables import (
+from storlab.layers.server.running import Answers
+from storlab.layers.share.nfs_export import (
     default_block_size,
     export_flags,
     export_line,
@@ -34,11 +35,9 @@ from storlab.layers.share.nfs_tables import (
     parse_mountstats,
 )
 from storlab.layers.share.smb import parse_debug_data
-from storlab.layers.share.watch import Answers
 from storlab.layers.stack import type_errors
-from storlab.layers.zfs.module import parse_parameters, parse_version
+from storlab.layers.zfs.module import parse_parameters, parse_properties, parse_version
 from storlab.layers.zfs.pool import is_only_member, parse_layout
-from storlab.layers.zfs.properties import parse_properties
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.settings import in_use
 from storlab.workloads.fio.options import in_job_file

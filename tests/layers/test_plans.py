@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from storlab.errors import CommandFailed
-from storlab.layers.fs.file import FileLayer
+from storlab.layers.fs.files import FileLayer
 from storlab.layers.fs.mount import MountLayer
-from storlab.layers.planned import Plans
 from storlab.layers.resources import Dir, Disk
+from storlab.layers.stack import Plans
 from storlab.nodes.agent import steps
 from storlab.nodes.agent.connection import Connection
 

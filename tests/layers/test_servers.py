@@ -26,7 +26,7 @@ from storlab.errors import CommandFailed, Killed, StorlabError, TimedOut, TrialE
 from storlab.layers.base import LayerContext
 from storlab.layers.resources import Dir, Server
 from storlab.layers.server.base import ServerContext, ServerLayer
-from storlab.layers.server.log import ServerLog
+from storlab.layers.server.running import ServerLog
 from storlab.nodes.kinds.local import local_node
 from storlab.run.recovery.undoing import undo_table
 

@@ -13,10 +13,8 @@ from pydantic import ValidationError
 
 from laboratory.block import loop_disk
 from storlab.layers.block.queue import as_new, new_state
-from storlab.layers.zfs.allocators import effective, parse_online
-from storlab.layers.zfs.module import parameter_text
+from storlab.layers.zfs.module import Value, effective, parameter_text, parse_online
 from storlab.layers.zfs.pool import ZpoolLayer
-from storlab.layers.zfs.properties import Value
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.settings import journalled, put_back, restore
 

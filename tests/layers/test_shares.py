@@ -11,7 +11,7 @@ import pytest
 
 from storlab.errors import TrialError, Unsupported
 from storlab.layers.resources import Dir, Share
-from storlab.layers.share.ports import is_taken
+from storlab.layers.server.running import is_taken
 from storlab.nodes.node import Node
 from storlab.nodes.process import Process
 

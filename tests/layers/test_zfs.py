@@ -13,9 +13,9 @@ import pytest
 
 from laboratory.samples import sample
 from storlab.errors import CommandFailed, SafetyError, StorlabError, TrialError, Unsupported, UserError
-from storlab.layers.database.clients import sql
+from storlab.layers.database.data_set import sql
 from storlab.layers.resources import Dir, Disk, Export, File, Pool, Server
-from storlab.layers.zfs.delays import numbers_of
+from storlab.layers.zfs.pool import numbers_of
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.node import Node
 from storlab.probes.base import ProbeContext, ProbeRecord, Window

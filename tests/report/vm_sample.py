@@ -17,7 +17,7 @@ import polars as pl
 from storlab.analysis.design import CompareSpec, Design
 from storlab.analysis.summarise import summarise
 from storlab.findings.runs import RoundsDone
-from storlab.layers.zfs.properties import parse_properties
+from storlab.layers.zfs.module import parse_properties
 from storlab.nodes.agent.protocol import Cpus, Kernel, Memory
 from storlab.records.columns import COLUMNS
 from storlab.records.derived.fairness import jain

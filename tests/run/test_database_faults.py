@@ -19,7 +19,7 @@ import pytest
 from laboratory import Laboratory, kill, wait_until
 from laboratory.databases import laboratory_of_databases
 from laboratory.samples import sample
-from storlab.layers.database.mariadb import MariadbLayer
+from storlab.layers.database.innodb import MariadbLayer
 from storlab.layers.database.postgresql import PostgresqlLayer
 from storlab.records.run_folder import TrialRecord
 from storlab.report.language.say import say

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from laboratory.studies import parsed
 from storlab.errors import StudyError, UserError
 from storlab.layers.base import Layer
-from storlab.layers.fs.file import FileLayer
+from storlab.layers.fs.files import FileLayer
 from storlab.study.cells import Cell
 from storlab.study.differences import differences
 from storlab.study.overrides import apply_override

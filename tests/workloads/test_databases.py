@@ -14,7 +14,7 @@ from layers.database import with_mysql
 from layers.database.test_databases import SERVERS, asked, site, started
 from layers.sites import Ground
 from storlab.errors import CommandFailed, TrialError
-from storlab.layers.database.clients import sql
+from storlab.layers.database.data_set import sql
 from storlab.layers.resources import Server
 from storlab.reach import reaching
 from storlab.workloads.base import RunContext

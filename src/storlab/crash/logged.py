@@ -8,8 +8,8 @@ from typing import Any
 
 from storlab.errors import UserError
 from storlab.layers.attach.attachment import AttachmentLayer
+from storlab.layers.attach.blockdev import WriteLogLayer
 from storlab.layers.base import Layer
-from storlab.layers.block.write_log import WriteLogLayer
 from storlab.layers.database.base import DatabaseLayer
 from storlab.layers.fs.mkfs import MkfsLayer
 from storlab.layers.fs.mount import MountLayer

@@ -19,9 +19,9 @@ from pydantic import Field
 
 from storlab.errors import NodeError, ParseError, TrialError
 from storlab.findings.runs import NoCheckpoint
-from storlab.layers.database.clients import DATABASE, client
+from storlab.layers.database.data_set import DATABASE, client
 from storlab.layers.resources import Server
-from storlab.layers.server.log import ServerLog
+from storlab.layers.server.running import ServerLog
 from storlab.measurements import SERIES_COLUMNS, Measurements, empty, metric_frame
 from storlab.metrics import CHECKPOINT, Domain, MetricSpec, Value, by_name
 from storlab.probes.base import Probe, ProbeContext, ProbeRecord, Seen, Window

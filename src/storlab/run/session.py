@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from storlab.errors import NodeError, StorlabError
-from storlab.layers.block.claim import Claims
 from storlab.layers.block.identity import DeviceIdentity
+from storlab.layers.block.use import Claims
 from storlab.nodes.accounts import make_private, private_name
 from storlab.nodes.agent import steps
 from storlab.nodes.agents import AgentLauncher

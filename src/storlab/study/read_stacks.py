@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 from storlab.layers.base import Crossing, Layer
 from storlab.layers.block.device import OF_LAB, DeviceLayer, HostDisk
 from storlab.layers.block.loop import LoopLayer
-from storlab.layers.fs.directory import DirectoryLayer
-from storlab.layers.fs.file import FileLayer
-from storlab.layers.net.protocols import ABSENT
+from storlab.layers.fs.files import DirectoryLayer, FileLayer
+from storlab.layers.net.connect import ABSENT
 from storlab.layers.resources import RESOURCE_WORDS, Dir, Resource
 from storlab.layers.stack import type_errors
 from storlab.registry import layer_types

@@ -11,7 +11,7 @@ from pydantic import Field
 from storlab.errors import TrialError
 from storlab.layers.base import Layer
 from storlab.layers.database.base import DatabaseLayer
-from storlab.layers.database.clients import OWNER, sql
+from storlab.layers.database.data_set import OWNER, sql
 from storlab.layers.resources import Resource, Server
 from storlab.measurements import Measurements
 from storlab.units import Duration

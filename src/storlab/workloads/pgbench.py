@@ -13,7 +13,7 @@ from pydantic import Field, PrivateAttr, model_validator
 from storlab.allowed import allowed
 from storlab.errors import CommandFailed, ParseError, TimedOut
 from storlab.layers.database.base import DatabaseLayer
-from storlab.layers.database.clients import libpq_options
+from storlab.layers.database.data_set import libpq_options
 from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import MetricSpec
 from storlab.nodes.needs import Needs

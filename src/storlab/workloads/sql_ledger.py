@@ -13,7 +13,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from storlab.errors import CommandFailed, TrialError
-from storlab.layers.database.clients import DIALECTS, client, libpq_options, sql
+from storlab.layers.database.data_set import DIALECTS, client, libpq_options, sql
 from storlab.layers.resources import Resource, Server
 from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import MetricSpec

@@ -18,7 +18,7 @@ from storlab.allowed import allowed
 from storlab.errors import CommandFailed, ParseError, TimedOut, TrialError
 from storlab.findings.runs import BegunAgain
 from storlab.layers.database.base import DatabaseLayer
-from storlab.layers.database.clients import DIALECTS, sysbench_options
+from storlab.layers.database.data_set import DIALECTS, sysbench_options
 from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import PERCENTILES, MetricSpec, by_name, percentile_name
 from storlab.nodes.needs import Needs

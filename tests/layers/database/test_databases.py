@@ -26,11 +26,8 @@ from storlab.errors import TrialError, Unsupported
 from storlab.images.cache import About, Cache
 from storlab.images.unpacked import MYSQL
 from storlab.layers.database.base import DatabaseLayer
-from storlab.layers.database.clients import sql
-from storlab.layers.database.data_set import DataSet, Recipe, forget_old
-from storlab.layers.database.innodb import difference, require_atomic
-from storlab.layers.database.mariadb import MariadbLayer
-from storlab.layers.database.mysql import MysqlLayer
+from storlab.layers.database.data_set import DataSet, Recipe, forget_old, sql
+from storlab.layers.database.innodb import MariadbLayer, MysqlLayer, difference, require_atomic
 from storlab.layers.database.postgresql import PostgresqlLayer
 from storlab.layers.resources import Dir, Disk, Server
 from storlab.nodes.identity import Machine, NodeIdentity

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -28,9 +29,13 @@ from storlab.layers.attach.blockdev import (
 from storlab.layers.base import Crossing, Layer, LayerContext
 from storlab.layers.block.loop import LoopLayer
 from storlab.layers.block.queue import put, queue_facts, queue_folder
-from storlab.layers.net.protocols import refused_by_qemu
-from storlab.layers.resources import Disk, Export, File, LoggedFile
-from storlab.layers.server.nbd_export import NbdExportLayer
+from storlab.layers.fs.files import disk_of
+from storlab.layers.fs.image_base import Base
+from storlab.layers.fs.mount import mount_facts
+from storlab.layers.net.connect import refused_by_qemu
+from storlab.layers.net.nbd_export import NbdExportLayer
+from storlab.layers.resources import Dir, Disk, Export, File, LoggedFile
+from storlab.nodes.agent import steps
 from storlab.nodes.demands import Demands, Devices
 from storlab.nodes.node import Node
 from storlab.units import Size, power_of_two, size_text
@@ -282,3 +287,44 @@ class NvmeLayer(AttachmentLayer):
             asked = f"atomic writes of {size_text(self.atomic)} were asked for"
             raise Unsupported(f"node {context.node.name}: {asked}, and its kernel {found}")
         return disk
+
+
+# Layer ``root``: the machine runs from the disk under test, so that its own reads and writes go there as well.
+
+
+class RootLayer(Layer[Disk, Dir]):
+    """The virtual machine's own root file system is on the disk, and the load works in a directory on it.
+
+    The disk begins as a `base` with `system = true`. Such machines boot; they are no copies of a saved one.
+    """
+
+    layer: Literal["root"] = "root"
+
+    compared: ClassVar = ("filesystem", "options")
+
+    def boots(self, slot: str) -> str:
+        return serial_of(slot)
+
+    def check_above(self, below: Layer | None) -> str | None:
+        if isinstance(below, VirtioBlkLayer):
+            return None
+        return 'a virtual machine boots from a disk of virtio-blk: put { layer = "virtio-blk" } right below it'
+
+    def check_chain(self, below: Sequence[Layer], main: bool) -> str | None:
+        if not main:
+            return "a machine has one root, in its own stack: leave it out of further chains"
+        bases = [base for layer in below if isinstance(base := getattr(layer, "base", None), Base)]
+        if any(base.system for base in bases):
+            return None
+        return 'the disk below it holds no system: give its layer base = { system = true, size = "4G" }'
+
+    async def set_up(self, below: Disk, context: LayerContext) -> Dir:
+        """Nothing but a folder: the machine was booted from the disk."""
+        if await disk_of(context.node, "/") != below.name:
+            raise TrialError(f"node {context.node.name}: its root file system is not on {below.path}")
+        path = context.path("load")
+        await context.node.carry_out(steps.make_directory(path, parents=True))
+        return Dir(context.node.name, path, disk=below.name)
+
+    async def facts(self, resource: Dir, context: LayerContext) -> dict[str, Any]:
+        return await mount_facts(context.node, "/")

@@ -8,8 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from storlab.layers.base import Crossing, LayerContext
+from storlab.layers.fs.mkfs import Of9p
 from storlab.layers.fs.mount import mount_attached, mount_facts, unmount
-from storlab.layers.fs.options import Of9p
 from storlab.layers.resources import Dir
 from storlab.nodes.agent import steps
 from storlab.nodes.answers import load_modules

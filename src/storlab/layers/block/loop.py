@@ -12,8 +12,8 @@ from pydantic import Field
 from storlab.errors import CommandFailed, StorlabError, Unsupported
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.block.queue import as_new, queue_facts
-from storlab.layers.planned import Plan, PlannedLayer
 from storlab.layers.resources import Disk, File
+from storlab.layers.stack import Plan, PlannedLayer
 from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node

@@ -17,8 +17,7 @@ from pydantic import Field, model_validator
 from storlab.errors import StorlabError
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.block import mapper
-from storlab.layers.block.forgetting import fingerprint_of
-from storlab.layers.block.identity import refuse_another
+from storlab.layers.block.identity import fingerprint_of, refuse_another
 from storlab.layers.block.queue import put, queue_facts, sysfs
 from storlab.layers.fs.mkfs import filesystem_uuid, forget_filesystem
 from storlab.layers.resources import Disk

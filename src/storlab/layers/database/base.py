@@ -17,12 +17,21 @@ from storlab.allowed import NotAllowed, allowed, together
 from storlab.errors import CommandFailed, TrialError, Unsupported, UserError
 from storlab.images.cache import Part
 from storlab.layers.base import Layer, LayerContext
-from storlab.layers.database.clients import DATABASE, sql
-from storlab.layers.database.cloning import clone_dataset, share_extents
-from storlab.layers.database.data_set import DataSet, Recipe, data_sets, pack, unpack, version_in
+from storlab.layers.database.data_set import (
+    DATABASE,
+    DataSet,
+    Recipe,
+    clone_dataset,
+    data_sets,
+    pack,
+    share_extents,
+    sql,
+    unpack,
+    version_in,
+)
 from storlab.layers.resources import Dir, Server
 from storlab.layers.server.base import ServerContext, ServerLayer
-from storlab.layers.zfs.dataset import ZfsLayer, destroy_dataset
+from storlab.layers.zfs.datasets import ZfsLayer, destroy_dataset
 from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs, numactl_programs
 from storlab.nodes.node import Node

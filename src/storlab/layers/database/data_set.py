@@ -10,20 +10,73 @@ import hashlib
 import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Literal, Self
 
 import orjson
 from pydantic import Field, model_validator
 
-from storlab.errors import TooMuch, TrialError
+from storlab.errors import TooMuch, TrialError, Unsupported
 from storlab.images.cache import About, Cache, Part, remove_tree, storlab_cache
-from storlab.layers.database.clients import libpq_options, sysbench_options
-from storlab.layers.resources import Server
+from storlab.layers.resources import Dir, Server
+from storlab.layers.server.base import ServerContext
 from storlab.model import Model
+from storlab.nodes.accounts import hand_over
+from storlab.nodes.agent import steps
 from storlab.nodes.agent.protocol import CHUNK
 from storlab.nodes.node import Node
 from storlab.units import size_text
+
+# How programs reach a database: sysbench, and each database's own client.
+
+DATABASE, USER = "storlab", "storlab"
+"""What clients use; nobody but the run reaches the server, so there is no password. It owns the database, and may
+neither read or write files of the server's nor run programs.
+"""
+OWNER = "storlab_owner"
+"""Whom all else belongs to in a database. Nobody can be that: not even Storlab, once the data are made."""
+
+_DRIVERS = {"mariadb": "mysql", "mysql": "mysql", "postgresql": "pgsql"}  # of sysbench
+DIALECTS = tuple(_DRIVERS)
+
+
+def sysbench_options(server: Server, user: str = USER) -> list[str]:
+    prefix = _DRIVERS[server.dialect]
+    options = [f"--db-driver={prefix}", f"--{prefix}-user={user}", f"--{prefix}-db={server.database}"]
+    if server.socket is None:
+        return [*options, f"--{prefix}-host={server.host}", f"--{prefix}-port={server.port}"]
+    if prefix == "mysql":
+        return [*options, f"--mysql-socket={server.socket}"]
+    folder, port = socket_of_postgres(server.socket)
+    return [*options, f"--pgsql-host={folder}", f"--pgsql-port={port}"]
+
+
+def libpq_options(server: Server, user: str = USER) -> list[str]:
+    """By which programs of PostgreSQL find it; the database is for the caller to name."""
+    host, port = (server.host, server.port) if server.socket is None else socket_of_postgres(server.socket)
+    return [f"--host={host}", f"--port={port}", f"--username={user}"]
+
+
+def client(server: Server, user: str = USER) -> list[str]:
+    """A command that takes statements and prints their rows, columns parted by tabs, without a heading."""
+    if server.dialect == "postgresql":
+        options = ["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--field-separator=\t"]
+        where = [*libpq_options(server, user), f"--dbname={server.database}"]
+        return ["psql", *options, "--set=ON_ERROR_STOP=1", *where]
+    where = [f"--socket={server.socket}"] if server.socket else [f"--host={server.host}", f"--port={server.port}"]
+    options = ["--batch", "--unbuffered", "--skip-column-names", f"--user={user}", *where]
+    return ["mariadb", "--no-defaults", *options, f"--database={server.database}"]
+
+
+def sql(server: Server, statement: str, user: str = USER) -> list[str]:
+    return [*client(server, user), "-c" if server.dialect == "postgresql" else "-e", statement]
+
+
+def socket_of_postgres(path: str) -> tuple[str, int]:
+    """Its folder and its port: libpq puts the name together of these."""
+    socket = PurePosixPath(path)
+    return str(socket.parent), int(socket.suffix.lstrip("."))
+
 
 ARCHIVE = "data.tar"
 MOST_KEPT = 20 * 1024**3  # bytes of all of them together
@@ -177,3 +230,59 @@ _VERSION = re.compile(r"(?<=\s)\d+(?:\.\d+)+\S*")  # and not a number in the pro
 def version_in(said: str) -> str | None:
     found = _VERSION.search(said)
     return None if found is None else found[0]
+
+
+# How a trial gets a data set without copying it: from a master in the same file system, unpacked once for all trials.
+#
+# The master lies in what is set up below, and so goes away with it. What a trial gets of it is the trial's own.
+
+_WHOLE = "whole"
+"""Of a dataset's snapshot, which is there once all of the data set is."""
+
+
+async def share_extents(server: ServerContext[Dir], part: Part) -> None:
+    """Fill ``server.data`` by reflinks. Raises ``Unsupported`` on file systems that have none."""
+    assert server.data is not None
+    node, master = server.node, f"{server.below.path}/data-set-{part.name}"
+    async with node.lock(master):
+        (there,) = await node.carry_out(steps.look(master), go_on=True)
+        if there.result.kind != "directory":
+            half = f"{master}.half"
+            await node.run(["rm", "--recursive", "--force", "--", half])  # of one that was stopped
+            await node.carry_out(steps.make_directory(half, 0o700))
+            await _fill(server, part, half)
+            await node.run(["mv", "--", half, master])
+            await node.carry_out(steps.sync(master))
+    copied = await server.confined.run(
+        [*server.as_user(), "cp", "--archive", "--reflink=always", "--", f"{master}/.", server.data], check=False
+    )
+    if not copied.ok:
+        said = copied.stderr.decode(errors="replace").splitlines()
+        why = said[0].rpartition(": ")[2] if said else copied.describe()
+        raise Unsupported(f'node {node.name}: this file system does not share extents ({why}): write clone = "copy"')
+
+
+async def clone_dataset(server: ServerContext[Dir], part: Part) -> None:
+    """Mount on ``server.data``, which is empty, a clone of a dataset that holds the data set."""
+    assert server.data is not None
+    node, context, name = server.node, server.context, f"data-set-{part.name}"
+    parent = (await node.output("zfs", "list", "-H", "-o", "name", server.below.path)).strip()
+    master, path = f"{parent}/{name}", f"{server.below.path}/{name}"
+    async with node.lock(path):
+        if not (await node.run(["zfs", "list", "-H", "-o", "name", f"{master}@{_WHOLE}"], check=False)).ok:
+            await node.run(["zfs", "destroy", "-r", master], check=False)  # of one that was stopped
+            await node.run(["zfs", "create", "-o", f"mountpoint={path}", master])
+            await node.run(["chmod", "0700", "--", path])
+            await _fill(server, part, path)
+            await node.run(["zfs", "snapshot", f"{master}@{_WHOLE}"])
+    own = f"{parent}/{context.owner}-{context.position}-data"
+    await context.register_undo("zfs.destroy", dataset=own, path=server.data)
+    await node.run(["zfs", "clone", "-o", f"mountpoint={server.data}", f"{master}@{_WHOLE}", own])
+
+
+async def _fill(server: ServerContext[Dir], part: Part, master: str) -> None:
+    """Unpack a data set into a folder, which is then the server's user's."""
+    node = server.node
+    if server.account is not None:
+        await hand_over(node, server.account, [master])
+    await unpack(node, part, master, server.as_user())

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from storlab.errors import TrialError
 from storlab.layers.database.base import DatabaseLayer, answer_of, version_of
-from storlab.layers.database.clients import DATABASE, OWNER, USER, sql
+from storlab.layers.database.data_set import DATABASE, OWNER, USER, sql
 from storlab.layers.resources import Server
 from storlab.layers.server.base import ServerContext
 from storlab.nodes.needs import Needs, program_path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,17 +12,59 @@ from pydantic import Field
 
 from storlab.errors import CommandFailed, StorlabError, TrialError, Unsupported
 from storlab.layers.base import Layer, LayerContext
-from storlab.layers.fs.holders import until_ended
-from storlab.layers.fs.mkfs import MkfsLayer
-from storlab.layers.fs.options import OfDisks, of_another
-from storlab.layers.planned import Plan, PlannedLayer
+from storlab.layers.fs.mkfs import MkfsLayer, OfDisks, of_another
 from storlab.layers.resources import Dir, Disk
+from storlab.layers.stack import Plan, PlannedLayer
 from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.privileges import on_device
 from storlab.nodes.undo import RunPath, refuse_foreign, undo, until_free
 from storlab.text import plain
+from storlab.units import Size
+
+# Loads that still have a file system mounted: they are confined to mount namespaces of their own.
+#
+# umount(8) doesn't know of these, and would take away the only path by which a file system that hangs can be reached.
+
+_TRIES, _WAIT = 20, 0.1  # s between them
+
+
+async def until_ended(node: Node, device: str) -> int | None:
+    """A process that has ``device`` mounted even after a while: one that was just killed, or just starts, has not."""
+    for _ in range(_TRIES):
+        pid = await load_with(node, device)
+        if pid is None:
+            return None
+        await asyncio.sleep(_WAIT)
+    return pid
+
+
+async def load_with(node: Node, device: str) -> int | None:
+    """A process of an agent's that has ``device`` (``major:minor``) mounted in another namespace than the node's."""
+    pids = await _one_of_each_namespace(node)
+    paths = [f"/proc/{pid}/mountinfo" for pid in pids]
+    read = await node.carry_out(*(steps.read(path) for path in paths), go_on=True)
+    for pid, path, each in zip(pids, paths, read, strict=True):
+        try:
+            mounts = each.text if each.ok else await node.read_text(path)  # too much for one answer, or it has ended
+            here = any(line.split(" ", 3)[2] == device for line in mounts.splitlines())
+            if here and "/storlab-" in await node.read_text(f"/proc/{pid}/cgroup"):
+                return pid
+        except (FileNotFoundError, StorlabError):
+            continue  # it has just ended
+    return None
+
+
+async def _one_of_each_namespace(node: Node) -> list[int]:
+    """A process in each mount namespace, but for the agent's own."""
+    (listed,) = await node.carry_out(steps.names("/proc"))
+    pids = [int(name) for name in listed.entries if name.isascii() and name.isdigit()]
+    found = await node.carry_out(*(steps.readlink(f"/proc/{pid}/ns/mnt") for pid in pids), go_on=True)
+    namespaces = {pid: each.text for pid, each in zip(pids, found, strict=True) if each.ok}
+    others = {namespace: pid for pid, namespace in namespaces.items() if namespace != namespaces.get(node.pid or 0)}
+    return list(others.values())
+
 
 _LAST = 50  # lines
 # What is on a disk, a load or the maker of an image has left there: no program of root's, and no way to another disk.
@@ -236,6 +279,48 @@ class MountLayer(PlannedLayer[Disk, Dir]):
             (("mount.unmount", {"path": path}),),
             explain=explained,
         )
+
+    async def facts(self, resource: Dir, context: LayerContext) -> dict[str, Any]:
+        return await mount_facts(context.node, resource.path)
+
+
+# Layer ``overlayfs``: an image below, a container's own layer above it, as container engines mount them.
+#
+# Documentation/filesystems/overlayfs.rst in the kernel's sources. What is written to a file of the image is copied up
+# first: as a clone where the underlying file system can (XFS, Btrfs), else byte by byte.
+
+_SAYS = re.compile("^overlayfs")
+_IMAGE = 'head --bytes="$2" /dev/urandom | split --bytes="$3" --suffix-length=6 --numeric-suffixes - "$1/"'
+
+
+class OverlayfsLayer(Layer[Dir, Dir]):
+    """An overlayfs on the underlying directory. Its lower layer has an image of files, in the folder `image`."""
+
+    layer: Literal["overlayfs"] = "overlayfs"
+    files: int = Field(0, ge=0, le=900_000, strict=True, description="How many files the image has.")
+    size: Size = Field(16 * 1024, ge=1, description="Bytes of each of them.")
+    metacopy: bool | None = Field(
+        None, description="Copy up metadata alone until data are written; by default as the kernel does."
+    )
+
+    undoes: ClassVar = (unmount,)
+
+    def needs(self) -> Needs:
+        return Needs(programs=("mount", "umount", "split"), filesystems=("overlay",), root="mounts")
+
+    async def set_up(self, below: Dir, context: LayerContext) -> Dir:
+        folders = {name: f"{below.path}/{name}" for name in ("lower", "upper", "work")}
+        image, merged = f"{folders['lower']}/image", context.path("merged")
+        await context.register_undo("mount.unmount", path=merged)
+        await context.node.run(["mkdir", "--parents", "--", merged, image, folders["upper"], folders["work"]])
+        if self.files:
+            numbers = (str(self.files * self.size), str(self.size))
+            await context.node.run(["sh", "-c", _IMAGE, "image", image, *numbers])
+        options = [f"{name}dir={path}" for name, path in folders.items()]
+        if self.metacopy is not None:
+            options.append(f"metacopy={'on' if self.metacopy else 'off'}")
+        await mount_attached(context.node, "overlay", ["-o", ",".join(options), "overlay", merged], _SAYS)
+        return Dir(below.node, merged, disk=below.disk)
 
     async def facts(self, resource: Dir, context: LayerContext) -> dict[str, Any]:
         return await mount_facts(context.node, resource.path)

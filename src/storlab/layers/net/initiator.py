@@ -19,9 +19,9 @@ from pydantic import Field, model_validator
 from storlab.errors import TrialError, Unsupported
 from storlab.layers.base import Crossing, Layer, LayerContext
 from storlab.layers.block.queue import put, queue_facts, sysfs
-from storlab.layers.net.protocols import mismatch, title
+from storlab.layers.net.connect import mismatch, title
 from storlab.layers.resources import Disk, Export, Protocol
-from storlab.layers.share.watch import Reachable
+from storlab.layers.server.running import Reachable
 from storlab.nodes.agent import steps
 from storlab.nodes.demands import Demands
 from storlab.nodes.needs import Needs

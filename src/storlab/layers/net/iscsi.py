@@ -15,22 +15,36 @@ from storlab.errors import CommandFailed, TrialError
 from storlab.layers.base import LayerContext
 from storlab.layers.block import mapper
 from storlab.layers.block.queue import put, sysfs
-from storlab.layers.net import multipath
+from storlab.layers.net.configfs import attributes
 from storlab.layers.net.initiator import LOOK, UNTIL_THERE, InitiatorLayer, complete, host_word
 from storlab.layers.resources import Disk, Export
-from storlab.layers.server.configfs import attributes
-from storlab.layers.server.log import ServerLog
-from storlab.layers.server.stop import stop
+from storlab.layers.server.running import ServerLog, stop
 from storlab.nodes.agent import steps
 from storlab.nodes.answers import load_modules
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Exit, Node, Process
 from storlab.nodes.undo import IscsiName, RunName, undo
 
+# Several disks of the kernel's that are one at the server, joined by device mapper (drivers/md/dm-mpath.c of Linux).
+#
+# Requests go to them in turn. One whose path fails is left out from then on, and with none left they fail: nobody
+# queues them, and no daemon tries again.
+
+_MODULES = ("dm_multipath", "dm_round_robin")
+NEEDS = mapper.needs(*_MODULES)
+
+
+async def joined(disks: Sequence[str], context: LayerContext) -> str:
+    sectors = await mapper.sectors_of(context.node, disks[0])
+    paths = " ".join([f"/dev/{disk} 1" for disk in disks])
+    table = f"0 {sectors} multipath 0 0 1 1 round-robin 0 {len(disks)} 1 {paths}"  # no features, one group, 1 argument
+    return await mapper.create(context, f"storlab-{context.run}-{context.slot}", table, *_MODULES)
+
+
 _LOCK = "iscsi"
 _PATIENCE = 5.0  # s, for iscsid to end
 # Without udev nobody loads sd_mod when a disk appears, and without it there is a session and no disk.
-_MODULES = ("iscsi_tcp", "sd_mod")
+_ISCSI_MODULES = ("iscsi_tcp", "sd_mod")
 # Its configuration, its records and its locks are in memory, and only these commands see them.
 _PRIVATE = r"""
 set -eu
@@ -130,15 +144,15 @@ class IscsiLayer(InitiatorLayer):
 
     def needs(self) -> Needs:
         programs = ("iscsid", "iscsiadm", "modprobe", "unshare", "nsenter")
-        needs = super().needs() | Needs(programs=programs, modules=_MODULES)
-        return needs | multipath.NEEDS if self.queues > 1 else needs
+        needs = super().needs() | Needs(programs=programs, modules=_ISCSI_MODULES)
+        return needs | NEEDS if self.queues > 1 else needs
 
     async def connect(self, below: Export, context: LayerContext) -> str:
         node, initiator = context.node, f"iqn.2026-01.local.storlab:{host_word(context)}"
         portal = f"{below.server['host']}:{below.server['port']}"
         daemon = f"storlab-{context.run}-iscsid"
         await context.register_undo("iscsi.logout", target=below.export, initiator=initiator, daemon=daemon)
-        await load_modules(node, *_MODULES)
+        await load_modules(node, *_ISCSI_MODULES)
         async with node.lock(_LOCK):
             await self._daemon(daemon, initiator, context)
             options = [word for item in self._options().items() for word in item]
@@ -160,7 +174,7 @@ class IscsiLayer(InitiatorLayer):
             most = int(await context.node.read_text(f"{sysfs(disk)}/queue/max_hw_sectors_kb"))
             own = {"queue/max_sectors_kb": str(min(self.max_sectors // 1024, most)), **self.timeouts()}
             await put(context.node, sysfs(disk), own)
-        return await multipath.joined(disks, context)
+        return await joined(disks, context)
 
     async def _daemon(self, name: str, initiator: str, context: LayerContext) -> None:
         """Start ``iscsid`` unless this run has one on this node."""

@@ -14,7 +14,7 @@ from storlab.layers.base import LayerContext
 from storlab.layers.block.queue import put, sysfs
 from storlab.layers.net.initiator import LOOK, UNTIL_THERE, InitiatorLayer
 from storlab.layers.resources import Disk, Export
-from storlab.layers.share.watch import Reachable
+from storlab.layers.server.running import Reachable
 from storlab.nodes.agent import steps
 from storlab.nodes.answers import load_modules
 from storlab.nodes.needs import Needs

@@ -20,9 +20,8 @@ from pydantic import Field
 
 from storlab.errors import CommandFailed, DiskFull, Killed, TimedOut, TrialError, Unsupported
 from storlab.layers.base import Below, Gives, Layer, LayerContext
-from storlab.layers.resources import Dir
-from storlab.layers.server.log import ServerLog
-from storlab.layers.server.stop import server_name, stop
+from storlab.layers.resources import Dir, Disk, File
+from storlab.layers.server.running import ServerLog, server_name, stop
 from storlab.nodes.accounts import (
     SOCKETS,
     Account,
@@ -37,9 +36,10 @@ from storlab.nodes.accounts import (
 from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs, Numbers, numactl, numactl_programs
 from storlab.nodes.node import Confinement, Exit, Node
-from storlab.nodes.privileges import TOOLS, confinement
+from storlab.nodes.privileges import NONE, TOOLS, confinement
 from storlab.nodes.process import telling
 from storlab.nodes.undo import Undo
+from storlab.unused_users import unused_user
 
 _LONGEST_SOCKET = 107  # bytes of a path, see unix(7)
 _TRIES = 20  # ports that others have taken
@@ -358,3 +358,28 @@ def network_address(node: Node) -> str:
     if node.address is None:
         raise Unsupported(f"node {node.name} is in no network of the run: make it a netns or vm")
     return node.address
+
+
+# What confines a server of disks: it parses what its clients send, and has what it serves and its folder.
+
+
+def to_what_it_serves(server: ServerContext[File | Disk], program: str) -> Confinement | None:
+    """As a user that nobody is, to whom the file or disk is handed; or as root, among its own files alone.
+
+    ``None`` in a guest, which is the wall.
+    """
+    below = server.below
+    if server.node.identity.volatile:
+        return None
+    privileges = TOOLS.get(program, NONE)
+    files, disks = ((below.path,), ()) if isinstance(below, File) else ((), (below.path,))
+    return confinement(
+        server.node,
+        privileges,
+        writable=(*server.folders, *files),
+        devices=disks,
+        visible=() if isinstance(below, Disk) or below.backing is None else (below.backing,),
+        user=unused_user(),
+        network=server.host is not None,
+        bare=privileges.as_root,
+    )

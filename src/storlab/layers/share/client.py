@@ -15,10 +15,9 @@ from pydantic import Field
 
 from storlab.errors import CommandFailed, StorlabError, TimedOut, TrialError, Unsupported
 from storlab.layers.base import Crossing, Layer, LayerContext
-from storlab.layers.fs.holders import load_with
-from storlab.layers.fs.mount import Mount, mount_at
+from storlab.layers.fs.mount import Mount, load_with, mount_at
 from storlab.layers.resources import Dir, Share
-from storlab.layers.share.watch import Reachable
+from storlab.layers.server.running import Reachable
 from storlab.nodes.agent import steps
 from storlab.nodes.demands import Demands
 from storlab.nodes.needs import Needs

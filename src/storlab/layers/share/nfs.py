@@ -8,11 +8,10 @@ from pydantic import Field
 
 from storlab.errors import TrialError
 from storlab.layers.base import Layer, LayerContext
-from storlab.layers.fs.options import OfNfs
+from storlab.layers.fs.mkfs import OfNfs
 from storlab.layers.resources import Dir, Share
 from storlab.layers.share.client import ShareClient, check_options, option_of, read_ahead_at
-from storlab.layers.share.nfs_export import NfsExportLayer
-from storlab.layers.share.nfs_tables import parse_mountstats
+from storlab.layers.share.nfs_export import NfsExportLayer, parse_mountstats
 from storlab.nodes.needs import Needs
 from storlab.units import Size
 

@@ -7,17 +7,150 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from msgspec import Meta
+from pydantic import Field, model_validator
 
+from storlab.allowed import NotAllowed, allowed
 from storlab.errors import CommandFailed, NodeError, StorlabError, TrialError, Unsupported
-from storlab.layers.base import LayerContext
-from storlab.layers.zfs.properties import Value
+from storlab.layers.base import Below, Gives, Layer, LayerContext
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.undo import RunId, undo
-from storlab.text import number_or_text
+from storlab.reach import Choice, options_of
+from storlab.text import is_whole, number_or_text
+
+# Properties of pools, datasets and volumes as studies give them and as ZFS prints them: zfsprops(7), zpoolprops(7).
+
+Property = Annotated[str, options_of("ZFS")]
+Value = bool | int | Annotated[str, options_of("ZFS")]
+
+PROPERTIES_HELP = "[Those that are listed](options.md), with ZFS's values; true and false are `on` and `off`."
+
+
+def word(value: Value) -> str:
+    return ("on" if value else "off") if isinstance(value, bool) else str(value)
+
+
+def arguments(option: str, properties: Mapping[str, Value]) -> list[str]:
+    return [part for name, value in properties.items() for part in (option, f"{name}={word(value)}")]
+
+
+def refuse_unlisted(part: str, given: Mapping[str, Value], *key: str) -> None:
+    options = ((name, value if part == "module" else word(value)) for name, value in given.items())
+    if (found := allowed("zfs", part).first_problem(options)) is not None:
+        raise NotAllowed(found[1], *key, found[0])
+
+
+class PropertiesLayer(Layer[Below, Gives]):
+    """What datasets and volumes have in common."""
+
+    sync: Literal["standard", "always", "disabled"] | None = Field(
+        None,
+        description="`standard`: synchronous writes are synchronous. `disabled`: none are, and a crash loses them.",
+    )
+    logbias: Literal["latency", "throughput"] | None = Field(
+        None, description="Where synchronous writes go first: to the intent log, or straight to their place."
+    )
+    primarycache: Literal["all", "metadata", "none"] | None = Field(None, description="What the ARC keeps of it.")
+    compression: Choice | None = Field(None, description="`off`, `lz4`, `zstd-3` …")
+    properties: dict[Property, Value] = Field({}, description=f"Further properties. {PROPERTIES_HELP}")
+
+    own: ClassVar[tuple[str, ...]] = ("sync", "logbias", "primarycache", "compression")
+    """Properties that have a key of their own."""
+    compared: ClassVar = (
+        "sources.*",
+        "properties.recordsize", "properties.volblocksize", "properties.compression", "properties.checksum",
+        "properties.sync", "properties.logbias", "properties.primarycache", "properties.secondarycache",
+        "properties.dedup", "properties.copies", "properties.atime", "properties.xattr", "properties.direct",
+        "properties.redundant_metadata", "properties.special_small_blocks",
+    )  # fmt: skip
+
+    @model_validator(mode="after")
+    def _each_property_once(self) -> Self:
+        for name in self.properties:
+            if name in self.own:
+                raise ValueError(f"properties: {name} has a key of its own: write it there")
+        refuse_unlisted("dataset", self.properties, "properties")
+        if self.compression is not None:
+            refuse_unlisted("dataset", {"compression": self.compression})
+        return self
+
+    def options(self) -> dict[str, Value]:
+        keys: dict[str, Any] = {name: getattr(self, name) for name in self.own}
+        return {name: value for name, value in keys.items() if value is not None} | self.properties
+
+
+def parse_properties(text: str) -> dict[str, dict[str, Any]]:
+    """``get -Hp -o property,value,source all``, as facts: ``properties`` and their ``sources``.
+
+    Numbers as integers; what has no value ("-") is left out of ``properties``. A source is ``-``, ``default``,
+    ``local``, or ``inherited``, in place of ``inherited from`` a pool whose name is another in each trial.
+    """
+    rows = [fields for line in text.split("\n") if len(fields := line.split("\t")) == 3 and fields[0]]
+    values = {name: number_or_text(value) for name, value, _ in rows if value != "-"}
+    return {"properties": values, "sources": {name: source.partition(" from ")[0] for name, _, source in rows}}
+
+
+# How many allocators each metaslab group of a pool has: as many as were asked for only where there are CPUs for them.
+#
+# ``spa_add`` in module/zfs/spa_misc.c of OpenZFS takes, when a pool is made or imported, the smaller of
+# ``spa_num_allocators`` and the CPUs that are online divided by ``spa_cpus_per_allocator``, but at least one.
+# Versions that lack one of the two have no such limit.
+
+ASKED, DIVISOR = "spa_num_allocators", "spa_cpus_per_allocator"
+_ONLINE = "/sys/devices/system/cpu/online"
+_RANGES: Mapping[str, tuple[int, int]] = {
+    ASKED: (1, 2**31 - 1),
+    DIVISOR: (1, 2**31 - 1),
+    "zfs_vdev_def_queue_depth": (1, 2**32 - 1),
+    "zio_dva_throttle_enabled": (0, 1),
+}
+"""Of parameters for which the kernel takes other numbers as well, and ZFS then does something else, see zfs(4)."""
+
+
+def refuse_out_of_range(parameters: Mapping[str, Value]) -> None:
+    """Raises ``ValueError`` for a value that ZFS does not mean anything by."""
+    for name, value in parameters.items():
+        if name not in _RANGES:
+            continue
+        least, most = _RANGES[name]
+        number = int(value) if isinstance(value, int) or is_whole(value, 10) else -1
+        if not least <= number <= most:
+            raise ValueError(f"module: {name} = {value} is out of range: write a whole number from {least} to {most}")
+
+
+def effective(asked: int, cpus_each: int, cpus: int) -> int:
+    """How many allocators a pool has that is made while ``cpus`` are online."""
+    return max(1, min(asked, cpus // max(cpus_each, 1)))
+
+
+def parse_online(text: str) -> int | None:
+    """How many CPUs a list such as ``0-3,6`` has; ``None`` where it is none."""
+    count = 0
+    for part in text.strip().split(","):
+        first, dash, last = part.partition("-")
+        if not is_whole(first, 6) or (dash and not is_whole(last, 6)):
+            return None
+        count += max(int(last or first) - int(first) + 1, 0)
+    return count
+
+
+async def allocator_facts(node: Node, module: Mapping[str, Any], wanted: Mapping[str, Value]) -> dict[str, Any]:
+    """``effective`` and ``cpus``; and what was ``asked`` with what it is ``limited_by``, where the study asked.
+
+    Nothing of a ZFS without these parameters. ``module``: all of its parameters; ``wanted``: those of the study.
+    """
+    number, each = module.get(ASKED), module.get(DIVISOR)
+    (online,) = await node.texts(_ONLINE)
+    cpus = parse_online(online or "")
+    if not isinstance(number, int) or not isinstance(each, int) or not cpus:
+        return {}
+    found = effective(number, each, cpus)
+    asked = {"asked": number} if ASKED in wanted else {}
+    return {"effective": found, "cpus": cpus, **asked, **({"limited_by": DIVISOR} if found < number else {})}
+
 
 ZFS_NEEDS = Needs(programs=("zpool", "zfs", "modprobe"), modules=("zfs",), root="storage pools")
 

@@ -10,34 +10,32 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from storlab.errors import TrialError
 from storlab.layers.base import Layer, LayerContext
-from storlab.layers.block.forgetting import Fingerprint, fingerprint_of, own_signatures
-from storlab.layers.block.identity import refuse_another
+from storlab.layers.block.identity import Fingerprint, fingerprint_of, own_signatures, refuse_another
 from storlab.layers.block.loop import signatures
-from storlab.layers.fs.file import remove_file
+from storlab.layers.fs.files import remove_file
 from storlab.layers.resources import Dir, Disk, File, Pool
-from storlab.layers.zfs.allocators import allocator_facts, refuse_out_of_range
-from storlab.layers.zfs.delays import DELAY_NEEDS, Delay, delay, withdraw
 from storlab.layers.zfs.module import (
+    PROPERTIES_HELP,
     ZFS_NEEDS,
+    Property,
+    Value,
+    allocator_facts,
+    arguments,
     forget_wanted,
     is_loaded,
     load_zfs,
     module_facts,
     parameter_text,
-    restore_parameter,
-)
-from storlab.layers.zfs.properties import (
-    PROPERTIES_HELP,
-    Property,
-    Value,
-    arguments,
     parse_properties,
+    refuse_out_of_range,
     refuse_unlisted,
+    restore_parameter,
     word,
 )
 from storlab.nodes.needs import Needs
@@ -45,6 +43,45 @@ from storlab.nodes.node import Node
 from storlab.nodes.undo import AbsolutePath, RunName, RunPath, is_there, refuse_foreign_pool, undo, until_free
 from storlab.reach import Choice, KernelSetting, OwnName
 from storlab.units import Size, size_text
+
+# Delays of a pool's disks that ZFS itself makes, by zinject(8): ``ZINJECT_DELAYS`` of OpenZFS's tests/perf.
+#
+# A pool with injections can't be destroyed or exported (``spa_inject_addref`` in module/zfs/spa_misc.c), so they are
+# withdrawn first, whatever injected them.
+
+Delay = Annotated[Choice, Field(pattern=r"^[1-9][0-9]{0,5}:[1-9][0-9]{0,3}$")]
+"""Milliseconds that a request takes at least, and how many are let through at once."""
+
+DELAY_NEEDS = Needs(programs=("zinject",))
+_ROW = re.compile(r"^\s*(\d+)\s+(\S+)\s", re.MULTILINE)
+
+
+async def delay(node: Node, pool: str, disks: Sequence[str], delays: Sequence[str]) -> None:
+    """Delay each of the disks by all of these. Raises ``TrialError`` where ZFS has not taken them all."""
+    if not delays:
+        return
+    for each in delays:
+        for disk in disks:
+            await node.run(["zinject", "-d", disk, "-D", each, pool])
+    wanted, found = len(delays) * len(disks), len(await injections(node, pool))
+    if found != wanted:
+        raise TrialError(f"node {node.name}: ZFS delays {found} of {wanted} times that were asked for")
+
+
+async def injections(node: Node, pool: str) -> list[str]:
+    listed = await node.run(["zinject"], check=False)
+    return numbers_of(listed.stdout.decode(errors="replace"), pool) if listed.ok else []
+
+
+def numbers_of(listing: str, pool: str) -> list[str]:
+    """``zinject`` without arguments: tables of handlers, whose first columns are a number and a pool."""
+    return [number for number, name in _ROW.findall(listing) if name == pool]
+
+
+async def withdraw(node: Node, pool: str) -> None:
+    """Take back all that was injected into a pool."""
+    for number in await injections(node, pool):
+        await node.run(["zinject", "-c", number], check=False)
 
 
 @undo("zpool.forget", outlives_boot=True)

@@ -140,9 +140,7 @@ def parse_connections(text: str) -> dict[str, dict[str, list[int]]]:
             for name, pattern in (("mss", _MSS), ("path_mtu", _PATH_MTU)):
                 if value := pattern.search(line):
                     found.setdefault(peer, {}).setdefault(name, set()).add(int(value[1]))
-    return {
-        peer: {name: sorted(values)[:_MOST_SHOWN] for name, values in each.items()} for peer, each in found.items()
-    }
+    return {peer: {name: sorted(values)[:_MOST_SHOWN] for name, values in each.items()} for peer, each in found.items()}
 
 
 def differences(network: Network, got: Mapping[str, Any]) -> Iterator[str]:

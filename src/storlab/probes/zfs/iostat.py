@@ -17,7 +17,7 @@ from typing import get_args
 import polars as pl
 
 from storlab.errors import CommandFailed, ParseError
-from storlab.layers.server.log import ServerLog
+from storlab.layers.server.running import ServerLog
 from storlab.measurements import HISTOGRAM_COLUMNS
 from storlab.metrics import MetricSpec, Value, percentiles_of
 from storlab.percentiles import percentiles_of_bins

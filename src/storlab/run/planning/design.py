@@ -16,7 +16,7 @@ from storlab.analysis.unequal import KERNEL, Seen
 from storlab.findings import AnyFinding, Reported
 from storlab.findings.answers import ClaimUnanswered
 from storlab.findings.runs import Interrupted
-from storlab.layers.block.queue_files import QUEUE
+from storlab.layers.block.queue import QUEUE
 from storlab.levels import is_sweep, names_load
 from storlab.records.manifest import Manifest
 from storlab.records.manifest import Rest as RecordedRest

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from storlab.grouping import grouped
-from storlab.layers.block.queue import queue_folder, queue_of, sysfs
-from storlab.layers.block.queue_files import TUNED
+from storlab.layers.block.queue import TUNED, queue_folder, queue_of, sysfs
 from storlab.layers.resources import Dir, Disk, Server
 from storlab.nodes.agent import steps
 from storlab.nodes.node import Node

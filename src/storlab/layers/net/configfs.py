@@ -18,10 +18,10 @@ from storlab.errors import CommandFailed, DiskFull, NodeError, NodeLost, TrialEr
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.block.queue import has_volatile_cache
 from storlab.layers.fs.mount import mount_at
-from storlab.layers.net.protocols import title
+from storlab.layers.net.connect import title
 from storlab.layers.resources import Disk, Export, File, Protocol
 from storlab.layers.server.base import network_address, on_free_port
-from storlab.layers.share.watch import FileSays
+from storlab.layers.server.running import FileSays
 from storlab.nodes.agent import steps
 from storlab.nodes.answers import load_modules
 from storlab.nodes.needs import Needs

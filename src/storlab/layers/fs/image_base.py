@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 
 from storlab.errors import UserError
 from storlab.layers.base import LayerContext
-from storlab.layers.fs.file import refuse_no_file
+from storlab.layers.fs.files import refuse_no_file
 from storlab.layers.resources import Dir, File, Resource
 from storlab.model import Model
 from storlab.nodes.needs import Needs

@@ -1,4 +1,4 @@
-"""Layer ``zvol``: a volume of ZFS as a block device, see zfs-create(8); new, or a clone of a base's snapshot."""
+"""Layer ``zfs``: a dataset of ZFS as a directory, see zfs-create(8)."""
 
 from __future__ import annotations
 
@@ -6,21 +6,83 @@ import asyncio
 import re
 from typing import Annotated, Any, ClassVar, Literal, Self
 
+from msgspec import Meta
 from pydantic import Field, model_validator
 
-from storlab.errors import TrialError
+from storlab.errors import StorlabError, TrialError
 from storlab.layers.attach.attachment import block_devices
 from storlab.layers.base import LayerContext
 from storlab.layers.block.queue import queue_facts
-from storlab.layers.fs.file import remove_file
-from storlab.layers.image.base import BASE_HELP, Base
-from storlab.layers.resources import Disk, Pool
-from storlab.layers.zfs.dataset import dataset_facts, destroy_dataset
-from storlab.layers.zfs.module import ZFS_NEEDS
-from storlab.layers.zfs.properties import PropertiesLayer, arguments
+from storlab.layers.fs.files import remove_file
+from storlab.layers.fs.image_base import BASE_HELP, Base
+from storlab.layers.resources import Dir, Disk, Pool
+from storlab.layers.zfs.module import ZFS_NEEDS, PropertiesLayer, Value, arguments, is_loaded, parse_properties
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
+from storlab.nodes.undo import OF_RUN, RunPath, refuse_foreign, refuse_foreign_pool, undo, until_free
 from storlab.units import Size, power_of_two, size_text
+
+_Dataset = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.:+/ -]{1,255}$"), OF_RUN]
+
+
+@undo("zfs.destroy", outlives_boot=True)
+async def destroy_dataset(node: Node, dataset: _Dataset, path: RunPath | None) -> str | None:
+    refuse_foreign_pool(dataset)
+    if "/" not in dataset or "@" in dataset:
+        raise StorlabError(f"{dataset} is no dataset in a pool: left alone")
+    if path is not None:
+        refuse_foreign(path)
+    done = None
+    if await is_loaded(node) and (await node.run(["zfs", "list", "-H", "-o", "name", dataset], check=False)).ok:
+        if not await until_free(node, ["zfs", "destroy", "-r", "-f", dataset]):
+            await node.run(["zfs", "destroy", "-r", "-f", dataset])  # which says why
+        done = f"destroyed {dataset}"
+    if path is not None:
+        await node.run(["rmdir", "--", path], check=False)  # ZFS does it itself, mostly
+    return done
+
+
+class ZfsLayer(PropertiesLayer[Pool, Dir]):
+    """A dataset (file system) in the underlying pool, mounted on a directory of Storlab's own."""
+
+    layer: Literal["zfs"] = "zfs"
+    recordsize: Size | None = Field(None, description="Largest block of a file: a power of two, ZFS's default is 128k.")
+    atime: bool | None = Field(None, description="Update access times.")
+    datasets: int | None = Field(
+        None,
+        ge=1,
+        le=1024,
+        description="As many datasets in it, mounted in its folders 0, 1, …; with `filename_format` each of fio's jobs "
+        "has one.",
+    )
+
+    undoes: ClassVar = (destroy_dataset,)
+    own: ClassVar = (*PropertiesLayer.own, "recordsize", "atime")
+
+    def label(self) -> str:
+        return f"zfs{f' sync={self.sync}' if self.sync else ''}"
+
+    def needs(self) -> Needs:
+        return ZFS_NEEDS
+
+    async def set_up(self, below: Pool, context: LayerContext) -> Dir:
+        dataset, path = f"{below.name}/{context.owner}-{context.position}", context.path("zfs")
+        await context.register_undo("zfs.destroy", dataset=dataset, path=path)
+        options: dict[str, Value] = {**self.options(), "mountpoint": path, "canmount": "on"}
+        await context.node.run(["zfs", "create", *arguments("-o", options), dataset])
+        for number in range(self.datasets or 0):
+            await context.node.run(["zfs", "create", f"{dataset}/{number}"])
+        return Dir(context.node.name, path)
+
+    async def facts(self, resource: Dir, context: LayerContext) -> dict[str, Any]:
+        return await dataset_facts(context.node, resource.path)
+
+
+async def dataset_facts(node: Node, name: str) -> dict[str, Any]:
+    return parse_properties(await node.output("zfs", "get", "-Hp", "-o", "property,value,source", "all", name))
+
+
+# Layer ``zvol``: a volume of ZFS as a block device, see zfs-create(8); new, or a clone of a base's snapshot.
 
 Block = Annotated[Size, power_of_two("size of a block", 512, 16 * 1024**2)]
 _LARGEST_DEFAULT = 16 * 1024  # volblocksize since ZFS 2.2; 8k before
@@ -155,3 +217,52 @@ async def volume_of(node: Node, device: str) -> str | None:
     """The volume that a device is of; ``None`` where that has just gone."""
     named = await node.run([ZVOL_ID, device], check=False)
     return named.stdout.decode(errors="replace").strip() if named.ok else None
+
+
+# Layer ``zvols``: several volumes of one pool, as links in a directory, so that one load can write to all of them.
+
+
+class ZvolsLayer(PropertiesLayer[Pool, Dir]):
+    """Volumes in the underlying pool. Gives a dataset in which the links 0, 1, … lead to them."""
+
+    layer: Literal["zvols"] = "zvols"
+    count: int = Field(ge=1, le=1024, description="How many.")
+    size: Size = Field(description="Size of each of them.")
+    volblocksize: Block | None = Field(
+        None, description="Their blocks: a power of two, 512 to 16M; ZFS's default is 16k."
+    )
+    sparse: bool = Field(True, description="false reserves their whole size in the pool (refreservation).")
+
+    undoes: ClassVar = (destroy_dataset,)
+    own: ClassVar = PropertiesLayer.own
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        refuse_part_of_block(self.size, self.volblocksize)
+        return self
+
+    def label(self) -> str:
+        return f"{self.count} zvols {size_text(self.size)}{f' sync={self.sync}' if self.sync else ''}"
+
+    def needs(self) -> Needs:
+        return ZFS_NEEDS | Needs(programs=("ln",), paths=(ZVOL_ID,))
+
+    async def set_up(self, below: Pool, context: LayerContext) -> Dir:
+        node, dataset, path = context.node, f"{below.name}/{context.owner}-{context.position}", context.path("zvols")
+        await context.register_undo("zfs.destroy", dataset=dataset, path=path)
+        options: dict[str, Value] = {**self.options(), "mountpoint": path, "canmount": "on"}
+        await node.run(["zfs", "create", *arguments("-o", options), dataset])
+        blocks = {"volblocksize": self.volblocksize} if self.volblocksize else {}
+        sparse = ["-s"] if self.sparse else []
+        devices = []
+        for number in range(self.count):
+            volume = f"{dataset}/{number}"
+            await node.run(["zfs", "create", *sparse, *arguments("-o", blocks), "-V", str(self.size), volume])
+            devices.append(await volume_device(node, volume))
+            await node.run(["ln", "--symbolic", "--", devices[-1], f"{path}/{number}"])
+        return Dir(node.name, path, devices=tuple(devices))
+
+    async def facts(self, resource: Dir, context: LayerContext) -> dict[str, Any]:
+        """Those of the first volume, as all are alike."""
+        volume = await volume_of(context.node, resource.devices[0]) or ""
+        return {"volumes": len(resource.devices), **await dataset_facts(context.node, volume)}
