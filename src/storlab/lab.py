@@ -106,7 +106,8 @@ def machines_of(data: bytes, file: str) -> dict[str, Any]:
     text = data.decode(errors="replace").strip()
     if not text.startswith("{"):
         words = [line.split("#")[0].strip() for line in text.splitlines()]
-        return {"hosts": {word.rpartition("@")[2]: _line(word) for word in words if word}, "groups": {}}
+        hosts = {word.rpartition("@")[2]: {"ssh": word} if "@" in word else {} for word in words if word}
+        return {"hosts": hosts, "groups": {}}
     try:
         tree = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -124,10 +125,6 @@ def machines_of(data: bytes, file: str) -> dict[str, Any]:
         if group not in (ALL, "_meta", _UNGROUPED) and group not in hosts and (inside := _inside(group, tree, file, ()))
     }
     return {"hosts": hosts, "groups": groups}
-
-
-def _line(word: str) -> dict[str, Any]:
-    return {"ssh": word} if "@" in word else {}
 
 
 def _table(value: Any, file: str, what: str) -> Mapping[str, Any]:

@@ -294,7 +294,10 @@ async def check_machine_network(node: Node, address: str | None, interface: str 
     """Raise ``UserError`` with its ``key`` unless the address and the interface are this machine's, and may be used."""
     with understood(node.name, "looking at its addresses"):
         found = json.loads(await node.output("ip", "-j", "address", "show"))
-        has = {str(each["ifname"]): [*filter(None, map(_address, each["addr_info"]))] for each in found}
+        has = {
+            str(card["ifname"]): [str(at["local"]) for at in card["addr_info"] if at["scope"] != "link"]
+            for card in found
+        }
     every = [one for name, ones in has.items() if name != "lo" for one in ones]
     if address is not None and address not in {one for ones in has.values() for one in ones}:
         raise UserError(f"node {node.name} has no address {address}: it has {', '.join(every) or 'none'}", ("address",))
@@ -323,8 +326,3 @@ async def check_machine_network(node: Node, address: str | None, interface: str 
             "machine; name another interface",
             ("interface",),
         )
-
-
-def _address(found: Mapping[str, Any]) -> str:
-    """Of what ip(8) says of an address; empty for one that is valid on its link alone."""
-    return "" if found["scope"] == "link" else str(found["local"])

@@ -90,10 +90,6 @@ def version_commands(names: Iterable[str]) -> dict[str, list[str]]:
     return {name: [name, *(PROGRAMS[name].version if name in PROGRAMS else ())] for name in sorted(set(names))}
 
 
-def _looked_for(names: Iterable[str]) -> dict[str, list[str]]:
-    return {name: [name] for name in names}
-
-
 UNPACKED_MYSQL = "MySQL"
 """What it is called where it is missing: ``mysqld`` is also a name of MariaDB's."""
 
@@ -157,7 +153,7 @@ class Lack:
 
 
 async def lacks(node: Node, needs: Needs) -> list[Lack]:
-    facts = await node.facts(_looked_for(needs.programs))
+    facts = await node.facts({name: [name] for name in needs.programs})
     found: list[Lack] = []
     if needs.root and facts["uid"] != 0:
         found.append(Lack(f"no root privileges, needed for {needs.root}", "run it as root, or with sudo"))
@@ -174,7 +170,9 @@ async def lacks(node: Node, needs: Needs) -> list[Lack]:
         if not (await node.run(["test", "-e", path], check=False)).ok:
             found.append(Lack(f"{path} does not exist", ""))
     for queue in needs.queues if facts["uid"] == 0 else ():
-        if not await _has_queue(node, queue):
+        # Built in or not: tried in a network namespace that ends with the command.
+        trial = ["tc", "qdisc", "add", "dev", "lo", "root", queue, *_SMALLEST_QUEUES[queue]]
+        if not (await node.run(["unshare", "--net", "--", *trial], check=False)).ok:
             found.append(Lack(f"this kernel ({facts['kernel']['release']}) has no {queue}", "use virtual machines"))
     for program in needs.agent if facts["uid"] == 0 else ():
         argv = [f"/proc/{node.pid}/exe", *program.split(), "--check"]
@@ -219,12 +217,6 @@ async def program_path(node: Node, program: str) -> str | None:
     return found.stdout.decode(errors="replace").strip() if found.ok else None
 
 
-async def _has_queue(node: Node, queue: str) -> bool:
-    """Whether the kernel has it, built in or not: tried in a network namespace that ends with the command."""
-    trial = ["tc", "qdisc", "add", "dev", "lo", "root", queue, *_SMALLEST_QUEUES[queue]]
-    return (await node.run(["unshare", "--net", "--", *trial], check=False)).ok
-
-
 async def _has_module(node: Node, module: str) -> bool:
     """Built in, as its parameters say where modprobe(8) knows of no modules at all, or to be loaded."""
     built_in = await node.run(["test", "-e", f"/sys/module/{module.replace('-', '_')}"], check=False)
@@ -232,7 +224,7 @@ async def _has_module(node: Node, module: str) -> bool:
 
 
 async def _loadable(node: Node, module: str) -> bool:
-    facts = await node.facts(_looked_for(["modprobe"]))
+    facts = await node.facts({"modprobe": ["modprobe"]})
     if facts["tools"].get("modprobe") is None:
         return False
     return (await node.run(["modprobe", "--dry-run", "--quiet", module], check=False)).ok

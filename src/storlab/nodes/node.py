@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from storlab.errors import DiskFull, NodeError, TooMuch
 from storlab.limits import SAMPLED
 from storlab.nodes.agent import protocol, steps
@@ -344,7 +346,8 @@ class Node:
         assert isinstance(answered, Facts), "the connection lets no other event through"
         if answered.tools.keys() != tools.keys():
             raise self.connection.give_up("its agent tells of other programs than it was asked for")
-        return answered.as_record()
+        facts: dict[str, Any] = msgspec.to_builtins(answered)
+        return {name: fact for name, fact in facts.items() if name != "event"}
 
     async def clock(self) -> Clock:
         """Compare clocks: of several exchanges the one with the shortest round trip counts (as in NTP, RFC 5905)."""

@@ -244,7 +244,10 @@ class Process:
                             output[type(event)].append(answer.payload)
                             collected += len(answer.payload)
                             if collected > self._max_output:
-                                raise TooMuch(self._too_much())
+                                raise TooMuch(
+                                    f"node {self._node}: {self._argv[0]} was killed, as it printed more than "
+                                    f"{size_text(self._max_output)}: let it write to a file"
+                                )
                         case Failed():
                             raise cannot_run(self._node, self._argv[0], event.message, event.errno)
                         case Exited():
@@ -261,10 +264,6 @@ class Process:
         finally:
             self._started.set()
             self._spoke.set()
-
-    def _too_much(self) -> str:
-        most = size_text(self._max_output)
-        return f"node {self._node}: {self._argv[0]} was killed, as it printed more than {most}: let it write to a file"
 
     def _listen(self, payload: bytes) -> None:
         if not self._spoke.is_set():

@@ -116,7 +116,11 @@ async def end_processes(acting: Node, run: str, node: str, cgroup: str) -> str |
     killed: set[int] = set()
     deadline = time.monotonic() + _PATIENCE
     words = [f"{name}={value}" for name, value in mark(run, node).items()]
-    while left := await _marked(acting, words):
+    while True:
+        found = (await acting.output("sh", "-c", _FIND, "find", *words)).split()
+        left = {pid for path in found if not await _descends(acting, pid := int(path.partition("/")[0]))}
+        if not left:
+            break
         if time.monotonic() > deadline:
             raise StorlabError(f"the processes {sorted(left)} of the run can't be killed: they hang in the kernel")
         killed |= left
@@ -126,12 +130,6 @@ async def end_processes(acting: Node, run: str, node: str, cgroup: str) -> str |
     if any(line.startswith("busy ") for line in removed):
         raise StorlabError(f"the cgroup {cgroup} can't be removed: its processes hang in the kernel")
     return f"killed {len(killed)} processes" if killed else f"removed the cgroup {cgroup}" if removed else None
-
-
-async def _marked(acting: Node, words: list[str]) -> set[int]:
-    found = (await acting.output("sh", "-c", _FIND, "find", *words)).split()
-    pids = {int(path.partition("/")[0]) for path in found}
-    return {pid for pid in pids if not await _descends(acting, pid)}
 
 
 async def _descends(acting: Node, pid: int) -> bool:

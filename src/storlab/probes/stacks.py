@@ -226,14 +226,10 @@ def folded(found: Profile) -> Iterator[str]:
     """A line for each stack: command and functions, outermost first, with semicolons between, and how often."""
     sums = Counter[str]()
     for (comm, group, frames), count in found.stacks.items():
-        words = [_plain(comm), *(_word(frame) for frame in frames if frame[1] != UNKNOWN)]
+        known = [frame for frame in frames if frame[1] != UNKNOWN]
+        words = [_plain(comm), *(f"{_plain(f[0])}{'' if is_user(f) else _MARK}" for f in known)]
         sums[";".join(words if group != "idle" else [words[0], "[idle]"])] += count
     return (f"{line} {count}" for line, count in sorted(sums.items()))
-
-
-def _word(frame: Frame) -> str:
-    name = _plain(frame[0])
-    return name if is_user(frame) else f"{name}{_MARK}"
 
 
 def _plain(name: str) -> str:

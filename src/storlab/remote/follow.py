@@ -66,7 +66,9 @@ class Places:
                 return place
             if name.startswith(f"{result}/"):
                 parts = name.removeprefix(f"{result}/").split("/")
-                if len(parts) <= _DEEPEST and all(map(_is_name, parts)):
+                if len(parts) <= _DEEPEST and all(
+                    part not in ("", ".", "..") and "\0" not in part and len(os.fsencode(part)) <= 200 for part in parts
+                ):
                     return place.joinpath(*parts)
         raise StorlabError(f"the other machine sent a file that nobody asked for: {name[:200]!r}")
 
@@ -90,20 +92,15 @@ class Places:
             yield folder
 
     def have(self) -> dict[str, tuple[int, int]]:
-        return dict(self._have())
-
-    def _have(self) -> Iterator[tuple[str, tuple[int, int]]]:
+        have = {}
         for result, place in self.places.items():
             found = place.rglob("*") if place.is_dir() else [place]
             for path in found:
                 if path.is_file() and not path.is_symlink():
                     seen = path.stat()
                     rest = path.relative_to(place)
-                    yield f"{result}/{rest}" if rest.parts else result, (seen.st_size, seen.st_mtime_ns)
-
-
-def _is_name(part: str) -> bool:
-    return part not in ("", ".", "..") and "\0" not in part and len(os.fsencode(part)) <= 200
+                    have[f"{result}/{rest}" if rest.parts else result] = seen.st_size, seen.st_mtime_ns
+        return have
 
 
 class Receiver:
@@ -129,7 +126,10 @@ class Receiver:
             elif header.events is not None:
                 if not 0 < header.events <= RECORD:
                     raise StorlabError(f"the other machine sent {header.events} bytes of events at once")
-                data = await _exactly(stream, header.events)
+                try:
+                    data = await stream.readexactly(header.events)
+                except asyncio.IncompleteReadError:
+                    raise Torn from None
                 self.offset = header.to
                 for line in data.splitlines():
                     self._take(line)
@@ -176,13 +176,6 @@ class Receiver:
             file.write(data)
             size -= len(data)
             self.heard += 1
-
-
-async def _exactly(stream: asyncio.StreamReader, size: int) -> bytes:
-    try:
-        return await stream.readexactly(size)
-    except asyncio.IncompleteReadError:
-        raise Torn from None
 
 
 _BEAT = 5.0  # s
@@ -264,7 +257,9 @@ async def _follow_once(host: Host, job: str, receiver: Receiver) -> int | None:
     finally:
         if beating is not None:
             beating.cancel()
-        await to_its_end(_end(process))
+        with suppress(ProcessLookupError):
+            process.kill()
+        await to_its_end(process.wait())
 
 
 async def _heard(receiver: Receiver, stream: asyncio.StreamReader) -> int | None:
@@ -287,9 +282,3 @@ async def _beat(stdin: asyncio.StreamWriter) -> None:
             await asyncio.sleep(_BEAT)
             stdin.write(b"beat\n")
             await stdin.drain()
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    with suppress(ProcessLookupError):
-        process.kill()
-    await process.wait()

@@ -232,7 +232,8 @@ async def prepare(name: str, notify: Callable[[str], None], *, again: bool = Fal
             parts = temporary.enter_context(packed_for(Wanted(python.version, machine.architecture)))
             parts = [*((f"site/{name}", path) for name, path in parts), *tree]
             size = sum(path.stat().st_size for _, path in parts)
-            if (free := _free(said)) is not None and free < size * 1.2:
+            free = next((int(line.split()[-1]) for line in said if re.fullmatch(r"free +\d{1,20}", line)), None)
+            if free is not None and free < size * 1.2:
                 raise UserError(f"{name}: {size >> 20} MB are needed in its home, and {free >> 20} MB are free")
             notify(f"Bringing Storlab {identity()} to {name}: {len(parts):,} files, {size >> 20} MB.")
             await _send(name, machine, python.path, parts)
@@ -278,11 +279,6 @@ async def _python(
     if version is None:
         raise UserError(f"{name} has no Python {least} or newer, and what uv brought is none")
     return _Python((3, int(version[1])), f"python/bin/{version[0]}"), files
-
-
-def _free(said: list[str]) -> int | None:
-    found = next((line.split()[-1] for line in said if re.fullmatch(r"free +\d{1,20}", line)), None)
-    return int(found) if found is not None else None
 
 
 async def _send(name: str, machine: Machine, python: str, parts: list[tuple[str, Path]]) -> None:

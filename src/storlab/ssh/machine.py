@@ -30,7 +30,6 @@ from storlab.waiting import cancelled, to_its_end
 
 CONFIG = "STORLAB_SSH_CONFIG"
 """The environment variable that names another file than ``~/.ssh/config``."""
-SILENCE = 15.0  # s after which ssh gives up a machine that doesn't answer: three questions, five seconds apart
 DESTINATION = r"^([A-Za-z0-9_][A-Za-z0-9_.-]*@)?[A-Za-z0-9_][A-Za-z0-9_.:-]*$"
 """What may be a destination: ``host`` or ``user@host``, never an option, nothing that a shell would interpret."""
 

@@ -76,15 +76,11 @@ async def _checks(lab: Lab, name: str) -> list[Check]:
 
 
 async def _agent(machine: Machine) -> str | None:
-    import hashlib
     import platform
 
-    from storlab.agent_binary import agent_path
+    from storlab.nodes.kinds.ssh import agent_on
 
-    if machine.architecture != platform.machine():
-        return None
-    content = agent_path().read_bytes()
-    return await machine.upload(content, f"agent-{hashlib.sha256(content).hexdigest()}", 0o755)
+    return await agent_on(machine) if machine.architecture == platform.machine() else None
 
 
 async def _reserved(machine: Machine) -> Check:

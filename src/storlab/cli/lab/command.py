@@ -41,7 +41,8 @@ def listing(which: ChosenHosts = None, lab: LabPath = None, json: Json = False) 
     for heading in ("host", "ssh", "groups", "disk", "scratch", "address"):
         table.add_column(heading, overflow="fold")
     for row in (_row(name, found.machines) for name in names):
-        shown = {**row, "groups": ", ".join(row["groups"]), "disk": _disk(row)}
+        disk = f"{row['disk']}{' (may be wiped)' if row['wipe'] else ''}" if row["disk"] else None
+        shown = {**row, "groups": ", ".join(row["groups"]), "disk": disk}
         table.add_row(*(Text(shown[column.header] or _NONE) for column in table.columns))  # type: ignore[index]
     Console().print(table)
 
@@ -51,11 +52,6 @@ def _row(name: str, machines: Machines) -> dict[str, Any]:
     groups = [group for group, names in machines.groups.items() if name in names]
     own = host.model_dump(include={"disk", "wipe", "scratch", "address"})
     return {"host": name, "ssh": machines.destination(name), "groups": groups, **own}
-
-
-def _disk(row: dict[str, Any]) -> str | None:
-    wiped = " (may be wiped)" if row["wipe"] else ""
-    return f"{row['disk']}{wiped}" if row["disk"] else None
 
 
 # ``storlab lab prepare``: this Storlab is brought to another machine.

@@ -42,7 +42,11 @@ def travels(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
             from storlab.cli.remote.session import run_elsewhere
 
             known = {each.name: each for each in context.command.params}
-            given = [(known[key], value) for key, value in values.items() if _is_written(context, key)]
+            given = [
+                (known[key], value)
+                for key, value in values.items()
+                if (source := context.get_parameter_source(key)) is not None and source.name == "COMMANDLINE"
+            ]
             raise typer.Exit(run_elsewhere(name, given, host, tied=tied))
 
         hints = get_type_hints(command, include_extras=True)
@@ -63,11 +67,6 @@ def travels(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
 
 def _parameter(name: str, annotation: Any, default: object) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-
-
-def _is_written(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
 
 
 def _refuse_elsewhere(name: str, rule: Rule, values: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ import msgspec
 
 from storlab.cli.output import show_bytes, show_part, until_closed, warn
 from storlab.cli.progress import drawing
-from storlab.cli.remote.travel import RULES, Journey, journey
+from storlab.cli.remote.travel import RULES, journey
 from storlab.cli.run_events import Question, RunEnded, RunEvent
 from storlab.cli.status import STILL_RUNNING
 from storlab.errors import StorlabError
@@ -173,7 +173,7 @@ class _Session:
         for number in handled:
             loop.add_signal_handler(number, self._interrupt, number)
         watched = self._watched
-        following = asyncio.ensure_future(follow(watched.host, self._receiver, begun, self._notify, keep=watched.keep))
+        following = asyncio.ensure_future(follow(watched.host, self._receiver, begun, warn, keep=watched.keep))
         try:
             while not following.done():
                 with self._shown():
@@ -216,9 +216,6 @@ class _Session:
                 yield
             finally:
                 self._screen.draw_with(None)
-
-    def _notify(self, message: str) -> None:
-        warn(message)
 
     def _begins(self) -> None:
         """Before the first file is stored: a run's folder is made, locked, and says where it came from."""
@@ -312,7 +309,8 @@ def run_elsewhere(name: str, given: list[tuple[Any, Any]], host: str, *, tied: b
             warn(f"This run is still going on on {host}; it is shown from its beginning.")
         return started.job or started.busy
 
-    run = _run_of(name, made)
+    has_one = rule.out is not None or (rule.run and not rule.output)  # a report's result is a file
+    run = next(iter(made.results)) if made.results and has_one else None
     quiet = bool(values.get("quiet") or values.get("json"))
     watched = Watched(
         host=host,
@@ -326,12 +324,6 @@ def run_elsewhere(name: str, given: list[tuple[Any, Any]], host: str, *, tied: b
     )
     json, undecided = bool(values.get("json")), bool(values.get("allow_undecided"))
     return ended(watch(watched, begin), watched, json=json, allow_undecided=undecided)
-
-
-def _run_of(name: str, made: Journey) -> str | None:
-    rule = RULES[name]
-    has_one = rule.out is not None or (rule.run and not rule.output)  # a report's result is a file
-    return next(iter(made.results)) if made.results and has_one else None
 
 
 def ended(seen: Seen, watched: Watched, *, json: bool, allow_undecided: bool) -> int:

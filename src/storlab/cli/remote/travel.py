@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -221,7 +220,7 @@ def _bring(made: Journey, path: Path) -> str:
     name = _name_there(path)
     while name in made.files or any(each.startswith(f"{name}/") for each in made.files):
         name = f"more/{name}"
-    for each in _files(path):
+    for each in (file for file in sorted(path.rglob("*")) if file.is_file()) if path.is_dir() else [path]:
         rest = each.relative_to(path)
         try:
             brought = Brought(each.read_bytes(), os.access(each, os.X_OK))
@@ -231,10 +230,6 @@ def _bring(made: Journey, path: Path) -> str:
         if len(made.files) > _MOST_FILES:
             raise UserError(f"{path} has more than {_MOST_FILES:,} files, too many to take along")
     return name
-
-
-def _files(path: Path) -> Iterator[Path]:
-    return (each for each in sorted(path.rglob("*")) if each.is_file()) if path.is_dir() else iter([path])
 
 
 def _out(made: Journey, rule: Rule, values: dict[str, Any], study: Study | None) -> str:

@@ -181,11 +181,6 @@ class Facts(Event, tag="facts"):
     virtualization: _Text | None
     tools: dict[_Text, Tool | None]
 
-    def as_record(self) -> dict[str, Any]:
-        facts: dict[str, Any] = msgspec.to_builtins(self)
-        del facts["event"]
-        return facts
-
 
 class Started(Event, tag="started"):
     """A command exists."""

@@ -154,7 +154,7 @@ class SshLauncher(AgentLauncher[SshKind]):
         refuse_reserved(host, self._reservations[host])
         if become is not None:
             await _refuse_asking(machine, become)
-        return await _agent(machine)
+        return await agent_on(machine)
 
     async def address_of(self, instance: str, spec: SshKind) -> str:
         address = " ".join([spec.hosts[0], *filter(None, [spec.become])])
@@ -205,10 +205,13 @@ class SshLauncher(AgentLauncher[SshKind]):
         before, began = node.identity.machine, time.monotonic()
         if node.lost is None:
             await known.context.aclose()  # its agent ends, with all that it started
-        await self._disconnect(host)
+        async with self._connecting.setdefault(host, asyncio.Lock()):
+            if (connection := self._machines.pop(host, None)) is not None:
+                await connection[1].aclose()
         try:
-            reach = partial(_look_at, host)
-            booted = await boot(self.services.host, program, host, spec.kernel, before, reach, spec.boot_time)
+            booted = await boot(
+                self.services.host, program, host, spec.kernel, before, partial(_look_at, host), spec.boot_time
+            )
         finally:
             if (console := self._consoles.get(host)) is not None:
                 console.begin()
@@ -240,11 +243,6 @@ class SshLauncher(AgentLauncher[SshKind]):
         machines, self._machines = self._machines, {}
         await asyncio.gather(*(stack.aclose() for _, stack in machines.values()))
 
-    async def _disconnect(self, host: str) -> None:
-        async with self._connecting.setdefault(host, asyncio.Lock()):
-            if (known := self._machines.pop(host, None)) is not None:
-                await known[1].aclose()
-
     async def _machine(self, host: str) -> Machine:
         async with self._connecting.setdefault(host, asyncio.Lock()):
             machine, stack = self._machines.get(host, (None, None))
@@ -270,7 +268,8 @@ async def _look_at(host: str) -> Booted:
         return Booted(identity.Machine(machine.machine, machine.boot), release)
 
 
-async def _agent(machine: Machine) -> str:
+async def agent_on(machine: Machine) -> str:
+    """The agent's path on a machine, where it is brought. Raises ``UserError`` if there is none for it."""
     try:
         path = agent_path(machine.architecture)
     except UserError as error:

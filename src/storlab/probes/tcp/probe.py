@@ -30,7 +30,7 @@ from storlab.probes.base import ProbeContext, ProbeRecord, Seen, sums
 from storlab.probes.procfs import is_number
 from storlab.probes.subject import Kind, Subject
 from storlab.probes.tcp.metrics import COUNTS, METRICS, OF_ACKS, SEGMENTS_PER_REQUEST, ack_histograms, values
-from storlab.probes.tcp.output import ABOUT, MOST_TEXT, PACKETS, PRINTED, Started, kept_packets, read_output
+from storlab.probes.tcp.output import ABOUT, MOST_TEXT, PACKETS, PRINTED, kept_packets, read_output
 from storlab.probes.tcp.totals import Moment, within
 from storlab.units import Duration
 from storlab.waiting import to_its_end
@@ -178,7 +178,10 @@ class TcpProbe(AgentProbe):
     def measured(self, record: ProbeRecord, path: Path) -> Measurements:
         output = read_output(path)
         watched = within(output, record.window.start, record.window.end)
-        totals, said = watched.totals, [*self._without(output.started), *watched.warnings]
+        totals, said = watched.totals, [*watched.warnings]
+        if self.distributions and not output.started.distributions:
+            why = output.started.no_distributions or "no reason given"
+            said.insert(0, f"there are no distributions of ACKs: {why}")
         if not watched.warnings and not totals.connections:
             said.append("no connection was seen at the watched ports")
         if self.capture:
@@ -209,11 +212,6 @@ class TcpProbe(AgentProbe):
 
     def declares(self) -> tuple[MetricSpec, ...]:
         return tuple(spec for spec in self.metrics if self.distributions or spec not in OF_ACKS)
-
-    def _without(self, started: Started) -> list[str]:
-        if not self.distributions or started.distributions:
-            return []
-        return [f"there are no distributions of ACKs: {started.no_distributions or 'no reason given'}"]
 
     @asynccontextmanager
     async def watch(self, context: ProbeContext) -> AsyncIterator[None]:

@@ -7,7 +7,7 @@ that of its intervals, weighted by their operations. Lengths of queues are those
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from math import isfinite
@@ -188,14 +188,10 @@ def values(intervals: Intervals) -> Iterator[Value]:
             yield spec.value(sum(wait * weight for wait, weight in weighed) / total)
     pools = {each.look.pool for each in found}
     for (queue, state), spec in _LENGTHS.items():
-        means = [_mean([each for each in found if each.look.pool == pool], queue, state) for pool in pools]
-        if known := [mean for mean in means if mean is not None]:
-            yield spec.value(sum(known))
-
-
-def _mean(found: Sequence[Interval], queue: str, state: str) -> float | None:
-    lengths = [length for each in found if (length := _length(each.look, queue, state)) is not None]
-    return sum(lengths) / len(lengths) if lengths else None
+        lengths = [[_length(each.look, queue, state) for each in found if each.look.pool == pool] for pool in pools]
+        known = [[length for length in of_pool if length is not None] for of_pool in lengths]
+        if any(known):
+            yield spec.value(sum(sum(of_pool) / len(of_pool) for of_pool in known if of_pool))
 
 
 def _length(look: PoolLook, queue: str, state: str) -> int | None:

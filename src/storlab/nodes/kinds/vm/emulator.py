@@ -16,6 +16,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from storlab.errors import MissingTool, RecordsError, UserError
+from storlab.grouping import grouped
 from storlab.images.cache import storlab_cache
 from storlab.images.image import Image
 from storlab.nodes.console import panic
@@ -82,20 +83,13 @@ async def find_emulator(program: str, properties: Iterable[str], host: Node) -> 
         needed = ".".join(map(str, _OLDEST))
         raise UserError(f"{shown(program)} is {found.version}: Storlab needs QEMU {needed} or later", ("qemu",))
     wanted = sorted(set(properties))
-    helps = {driver: await _help(program, driver, host) for driver in {name.partition(".")[0] for name in wanted}}
-    known = {name: _knows(helps[name.partition(".")[0]], name.partition(".")[2]) for name in wanted}
+    known: dict[str, bool] = {}
+    for driver, names in grouped((each.partition(".")[0], each.partition(".")[2]) for each in wanted).items():
+        argv = [program, "-machine", "none", "-device", f"{driver},help"]
+        said = (await host.run(argv, check=False, timeout=_PATIENCE)).stdout.decode(errors="replace")
+        # Of each property it prints a line ``  name=<type>  - …``.
+        known |= {f"{driver}.{name}": bool(re.search(rf"^\s*{re.escape(name)}=", said, re.MULTILINE)) for name in names}
     return Emulator(program, found.version, known)
-
-
-async def _help(program: str, driver: str, host: Node) -> str:
-    argv = [program, "-machine", "none", "-device", f"{driver},help"]
-    ended = await host.run(argv, check=False, timeout=_PATIENCE)
-    return ended.stdout.decode(errors="replace")
-
-
-def _knows(text: str, name: str) -> bool:
-    """Whether QEMU's list, with a line ``  name=<type>  - …`` for each property, has this one."""
-    return re.search(rf"^\s*{re.escape(name)}=", text, re.MULTILINE) is not None
 
 
 async def qemu_version(program: str = QEMU) -> str:
@@ -163,7 +157,9 @@ async def find_acceleration(image: Image, initrd: Path, host: Node, qemu: str = 
     reason = kvm_device()
     if reason is not None:
         return Acceleration("tcg", reason)
-    memory = storlab_cache() / "kvm" / f"{await _machine(image, qemu)}.json"
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text("utf-8")
+    key = "\0".join([boot, qemu, await qemu_version(qemu), str(image.kernel), str(os.geteuid())])
+    memory = storlab_cache() / "kvm" / f"{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
     try:
         return read_record(memory, Acceleration)
     except (OSError, RecordsError):  # it is tried again
@@ -172,12 +168,6 @@ async def find_acceleration(image: Image, initrd: Path, host: Node, qemu: str = 
     memory.parent.mkdir(parents=True, exist_ok=True)
     memory.write_bytes(to_json(found))
     return found
-
-
-async def _machine(image: Image, qemu: str) -> str:
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text("utf-8")
-    key = "\0".join([boot, qemu, await qemu_version(qemu), str(image.kernel), str(os.geteuid())])
-    return hashlib.sha256(key.encode()).hexdigest()[:16]
 
 
 async def _try_kvm(image: Image, initrd: Path, host: Node, qemu: str) -> Acceleration:

@@ -192,14 +192,11 @@ class VmLauncher(Launcher[VmKind]):
                 initrd = initrd_with_agent(image)
                 emulator = await find_emulator(spec.emulator, needs.properties, self.services.host)
                 acceleration = await _acceleration(spec, image, initrd, self.services.host)
-                confinement = await self._find_confinement(spec.emulator)
+                if spec.emulator not in self._confinements:
+                    self._confinements[spec.emulator] = await find_confinement(spec.emulator, self.services.host)
+                confinement = self._confinements[spec.emulator]
                 self._boots[key] = Boot(image, initrd, acceleration, emulator, confinement)
             return self._boots[key]
-
-    async def _find_confinement(self, qemu: str) -> Confinement:
-        if qemu not in self._confinements:
-            self._confinements[qemu] = await find_confinement(qemu, self.services.host)
-        return self._confinements[qemu]
 
     async def open(self, name: str, spec: VmKind, prepared: Prepared, demands: Demands, folder: Path) -> Node:
         from storlab.nodes.kinds.vm.guest import (
@@ -208,7 +205,11 @@ class VmLauncher(Launcher[VmKind]):
         )
 
         assert isinstance(prepared, Boot)
-        await self._make_folder()
+        async with self._lock:
+            if not self._made_folder:
+                self.services.announce(remove_private.name, path=str(self._folder))
+                await make_private(self.services.host, str(self._folder))
+                self._made_folder = True
         instance = self.services.new_instance(name)
         host, network = self.services.host, self.services.network
         make_raw_folder(folder)
@@ -224,7 +225,11 @@ class VmLauncher(Launcher[VmKind]):
             if card is not None:
                 stack.push_async_callback(network.take_back, card)
             boot, kvm = prepared, prepared.acceleration.accelerator
-            initrd = await self._initrd_for_disks(boot.image) if demands.root else boot.initrd
+            initrd = boot.initrd
+            if demands.root:
+                async with self._lock:  # the guests of a group ask at once
+                    initramfs = await asyncio.to_thread(system_initramfs, boot.image)
+                    initrd = initrd_with_agent(replace(boot.image, initramfs=initramfs))
             guest_spec = GuestSpec(
                 name,
                 spec,
@@ -274,18 +279,6 @@ class VmLauncher(Launcher[VmKind]):
         at = guest.causes.at or time.monotonic()
         console = f"The end of its console:\n{guest.console_tail()}"
         self.services.on_loss(Loss(at, instance, reason, console))
-
-    async def _initrd_for_disks(self, image: Image) -> Path:
-        async with self._lock:  # the guests of a group ask at once
-            initramfs = await asyncio.to_thread(system_initramfs, image)
-            return initrd_with_agent(replace(image, initramfs=initramfs))
-
-    async def _make_folder(self) -> None:
-        async with self._lock:
-            if not self._made_folder:
-                self.services.announce(remove_private.name, path=str(self._folder))
-                await make_private(self.services.host, str(self._folder))
-                self._made_folder = True
 
 
 def extras_of(needs: Needs) -> frozenset[str]:
