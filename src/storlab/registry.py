@@ -45,6 +45,7 @@ from storlab.nodes.kinds.vm.kind import VmKind
 from storlab.probes.alignment import AlignmentProbe
 from storlab.probes.base import Probe
 from storlab.probes.counters import CountersProbe
+from storlab.probes.disks import StallsProbe
 from storlab.probes.host_load import HostLoadProbe
 from storlab.probes.locks.probe import LocksProbe
 from storlab.probes.memory import FoliosProbe, FragmentationProbe
@@ -53,7 +54,6 @@ from storlab.probes.processes import ProcessesProbe
 from storlab.probes.profile import ProfileProbe
 from storlab.probes.server import ServerProbe
 from storlab.probes.share_requests import ShareRequestsProbe
-from storlab.probes.stalls import StallsProbe
 from storlab.probes.tcp.probe import TcpProbe
 from storlab.probes.zfs.probe import ZfsProbe
 from storlab.workloads.base import Workload

@@ -38,16 +38,15 @@ from storlab.nodes.kinds.vm.causes import last_word
 from storlab.nodes.kinds.vm.emulator import Acceleration
 from storlab.nodes.shaping.queues import parse_connections, parse_features, parse_link, parse_ping, parse_queues
 from storlab.probes.alignment import AlignmentProbe
-from storlab.probes.backing import BACKING
 from storlab.probes.base import NOTES, Window, read_notes
 from storlab.probes.counters import LOADS, CountersProbe, read_loads
+from storlab.probes.disks import BACKING, StallsProbe
 from storlab.probes.host_load import HostLoadProbe
 from storlab.probes.locks.probe import LocksProbe
 from storlab.probes.processes import ProcessesProbe
 from storlab.probes.profile import ProfileProbe
 from storlab.probes.share_requests import ShareRequestsProbe, parse_histogram
 from storlab.probes.stacks import NAME as STACKS
-from storlab.probes.stalls import StallsProbe
 from storlab.probes.subject import NAME as SUBJECT
 from storlab.probes.subject import Subject, read_subject
 from storlab.probes.tcp.probe import TcpProbe

@@ -15,8 +15,17 @@ from storlab.errors import ParseError
 from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import MetricSpec, Specs
 from storlab.probes.base import NOTES, ProbeRecord, Window
-from storlab.probes.locks.metrics import METRICS, by_caller, group_of, histograms, values
-from storlab.probes.locks.output import LINES, Counts, Waiter, read_output
+from storlab.probes.locks.metrics import (
+    LINES,
+    METRICS,
+    Counts,
+    Waiter,
+    by_caller,
+    group_of,
+    histograms,
+    read_output,
+    values,
+)
 from storlab.probes.locks.probe import LocksProbe
 from storlab.probes.subject import Subject
 

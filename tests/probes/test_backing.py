@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 
 from storlab.errors import ParseError
 from storlab.nodes.kinds.local import local_node
-from storlab.probes.backing import BACKING
 from storlab.probes.base import ProbeContext, ProbeRecord, Window
+from storlab.probes.disks import BACKING, Look, StallsProbe, find_stalls, stood_still
 from storlab.probes.sampling import Snapshot, read_samples
-from storlab.probes.stalls import Look, StallsProbe, find_stalls, stood_still
 from storlab.probes.subject import Subject
 
 from . import watched, write_samples

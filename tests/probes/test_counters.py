@@ -20,7 +20,7 @@ from storlab.nodes.agent.protocol import Counted
 from storlab.nodes.kinds.local import local_node
 from storlab.probes.base import NOTES, ProbeRecord, Window
 from storlab.probes.counters import CountersProbe, read_loads, read_output, write_loads
-from storlab.probes.locks.output import read_output as read_locks
+from storlab.probes.locks.metrics import read_output as read_locks
 from storlab.probes.locks.probe import LocksProbe
 
 from . import HERE, derived, watched

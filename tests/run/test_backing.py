@@ -17,11 +17,11 @@ from storlab.errors import StudyError
 from storlab.nodes.kinds.local import local_node
 from storlab.probes.alignment import AlignmentProbe
 from storlab.probes.base import Probe
+from storlab.probes.disks import StallsProbe
 from storlab.probes.host_load import HostLoadProbe
 from storlab.probes.processes import ProcessesProbe
 from storlab.probes.sampling import read_samples
 from storlab.probes.share_requests import ShareRequestsProbe
-from storlab.probes.stalls import StallsProbe
 from storlab.probes.subject import Interface, ProcessGroup, Subject, read_subject
 from storlab.probes.zfs.probe import ZfsProbe
 from storlab.records.run_folder import RunFolder

@@ -16,8 +16,8 @@ from storlab.findings.runs import ProbeUnreadable
 from storlab.grouping import grouped
 from storlab.measurements import SERIES_COLUMNS, Measurements, empty
 from storlab.metrics import PROBE, WHISKERS, MetricSpec, Value
-from storlab.probes.backing import BACKING
 from storlab.probes.base import Probe, Seen, operations
+from storlab.probes.disks import BACKING
 from storlab.probes.host_load import HostLoadProbe
 from storlab.records.derived.amplification import (
     METRICS,

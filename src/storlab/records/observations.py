@@ -11,8 +11,8 @@ from typing import NamedTuple
 from storlab.errors import ParseError, StorlabError
 from storlab.measurements import Measurements
 from storlab.metrics import PROBE
-from storlab.probes.backing import BACKING
 from storlab.probes.base import Probe, ProbeRecord, Window
+from storlab.probes.disks import BACKING
 from storlab.probes.subject import read_subject
 from storlab.records.run_folder import TrialRecord, raw_folder
 from storlab.study.cells import Cell

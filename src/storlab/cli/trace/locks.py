@@ -10,8 +10,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from storlab.cli.trace.screen import Options, Screen, plain_table, rows_for
-from storlab.probes.locks.metrics import UNKNOWN, Tally, by_caller
-from storlab.probes.locks.output import LINES, Line, Seen, Started, Waiter
+from storlab.probes.locks.metrics import LINES, UNKNOWN, Line, Seen, Started, Tally, Waiter, by_caller
 from storlab.report.language.format import quantity
 
 _ABOVE = 5  # lines that are not of single callers

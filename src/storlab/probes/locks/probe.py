@@ -27,9 +27,9 @@ from storlab.probes.locks.metrics import (
     Groups,
     check_groups,
     histograms,
+    read_output,
     values,
 )
-from storlab.probes.locks.output import read_output
 from storlab.probes.subject import Kind
 from storlab.reach import OwnName, Pattern
 

@@ -11,7 +11,7 @@ from storlab.analysis.questions import Catalogue, Metrics, Planned, Trait, each_
 from storlab.errors import StudyError
 from storlab.levels import amount_in
 from storlab.metrics import END, PROBE, Declarations, MetricSpec, named, without_end
-from storlab.probes.backing import BACKING
+from storlab.probes.disks import BACKING
 from storlab.probes.host_load import HostLoadProbe
 from storlab.records.derive_trial import NODES, START_SKEW
 from storlab.records.derived.amplification import SOURCE, declares

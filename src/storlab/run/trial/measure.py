@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from storlab.metrics import PROBE
 from storlab.nodes.answers import understood
 from storlab.nodes.node import Clock, Exit, Node, Process
-from storlab.probes.backing import BACKING
 from storlab.probes.base import Probe, ProbeContext
 from storlab.probes.counters import write_loads
+from storlab.probes.disks import BACKING
 from storlab.probes.subject import Subject, of_machine, write_subject
 from storlab.records.derive_trial import parse_load
 from storlab.records.run_folder import NodeRecord, TrialRecord, raw_folder

@@ -1,35 +1,100 @@
-"""Probe ``stalls``: the longest time with no completed I/O, and the sum of such times above a threshold.
+"""Probes of disks by the kernel's counters: ``stalls``, and what is written underneath other nodes.
 
-Counted at each disk under test, and underneath those of other nodes, every 50 ms, so a stall is known to within twice
-that. Times without a completion in which nothing was in flight either are idleness of the load, not a stall of the
-storage, and are told apart. What the workload itself saw is among its own metrics, where it keeps such a log, as fio
-does.
-
-The whole machine stood still where no look came, which shows in two ways. If its clock went on, two looks are further
-apart on that clock. If its clock stood still as well, as it does in a guest whose QEMU is paused, only the controller
-notices: from then on, all looks come later by that time. A controller that is itself late does not count, since later
-looks of the machine come in time again.
+The latter, in every run, is counted from before the load until all that it wrote was down, so nothing hides in a cache, in an ARC or
+in a transaction group. Counts, which noise hardly touches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import ClassVar
 
 from pydantic import Field
 
+from storlab.errors import ParseError
 from storlab.measurements import Measurements, metric_frame
+from storlab.metrics import BACKING as KIND
 from storlab.metrics import MetricSpec
+from storlab.nodes.agent import steps
 from storlab.probes.base import Probe, ProbeContext, ProbeRecord
-from storlab.probes.procfs import disk_stat_path, parse_disk_stat
-from storlab.probes.sampling import Snapshot, read_samples, sampling
-from storlab.probes.subject import Kind
+from storlab.probes.procfs import added_up, disk_stat_path, parse_disk_stat
+from storlab.probes.sampling import NAME, Snapshot, read_samples, samples_file, sampling, take_sample
+from storlab.probes.subject import End, Kind
 from storlab.units import Duration
 
+# What a pool holds back in memory until its transaction group ends, sync(1) does not always write: ``zpool sync`` does.
+_SYNC_POOLS = "if command -v zpool >/dev/null; then zpool sync; fi"
+
+
 _METRICS = (
+    MetricSpec("backing.write.bytes", "B", quantity="bytes written", noun="written to the disks underneath"),
+    MetricSpec("backing.writes", "1", noun="writes to the disks underneath"),
+    MetricSpec("backing.flushes", "1", noun="flushes of the disks underneath", evidence="rare"),
+    MetricSpec("backing.read.bytes", "B", quantity="bytes read", noun="read from the disks underneath"),
+    MetricSpec("backing.reads", "1", noun="reads from the disks underneath"),
+    MetricSpec("backing.drain", "s", "lower", "max", noun="from the end of the load until all was written"),
+)
+
+
+class BackingProbe(Probe):
+    """Counts before the load, drains after it, and counts again."""
+
+    kind: ClassVar[str] = KIND
+    watches: ClassVar[frozenset[Kind]] = frozenset({"disks"})
+    metrics: ClassVar[tuple[MetricSpec, ...]] = _METRICS
+
+    def watches_at(self, end: End, kinds: Collection[Kind]) -> bool:
+        return end == "below" and super().watches_at(end, kinds)
+
+    @asynccontextmanager
+    async def watch(self, context: ProbeContext) -> AsyncIterator[None]:
+        paths = [disk_stat_path(disk) for disk in context.subject.disks or ()]
+        with samples_file(context.raw, paths) as file:
+            await take_sample(context.node, paths, file)
+            yield
+            _, zfs = await context.node.carry_out(steps.sync(), steps.look("/sys/module/zfs"), go_on=True)
+            if zfs.there:
+                await context.node.run(["sh", "-c", _SYNC_POOLS], check=False)
+            await take_sample(context.node, paths, file)
+
+    def parse(self, record: ProbeRecord) -> Measurements:
+        looks = read_samples(record.raw)
+        if len(looks) != 2:
+            raise ParseError("counters were not read both before the load and after it", str(record.raw / NAME))
+        if not record.subject.disks:
+            return Measurements()
+        disks = []
+        for disk in record.subject.disks:
+            before, after = (parse_disk_stat(look.texts.get(disk_stat_path(disk), "")) for look in looks)
+            if before is None or after is None or after.completed < before.completed:
+                raise ParseError(f"there are no counters of {disk}", str(record.raw / NAME))
+            disks.append(after.since(before))
+        did = added_up(disks)
+        drain = max(looks[1].t - record.window.end, 0.0)
+        found = (did.bytes_written, did.writes, did.flushes, did.bytes_read, did.reads, drain)
+        return Measurements(metric_frame(spec.value(value) for spec, value in zip(_METRICS, found, strict=True)))
+
+
+BACKING = BackingProbe()
+"""It has no options."""
+
+
+# Probe ``stalls``: the longest time with no completed I/O, and the sum of such times above a threshold.
+#
+# Counted at each disk under test, and underneath those of other nodes, every 50 ms, so a stall is known to within
+# twice that. Times without a completion in which nothing was in flight either are idleness of the load, not a stall
+# of the storage, and are told apart. What the workload itself saw is among its own metrics, where it keeps such a
+# log, as fio does.
+#
+# The whole machine stood still where no look came, which shows in two ways. If its clock went on, two looks are
+# further apart on that clock. If its clock stood still as well, as it does in a guest whose QEMU is paused, only the
+# controller notices: from then on, all looks come later by that time. A controller that is itself late does not
+# count, since later looks of the machine come in time again.
+
+_STALLS = (
     MetricSpec("stall.longest", "s", "lower", "max", tail=True, noun="for the longest stall of the disk"),
     MetricSpec("stall.total", "s", "lower", noun="of stalls of the disk"),
     MetricSpec("stall.count", "1", "lower", noun="stalls of the disk"),
@@ -44,7 +109,7 @@ class StallsProbe(Probe):
 
     kind: ClassVar[str] = "stalls"
     watches: ClassVar[frozenset[Kind]] = frozenset({"disks"})
-    metrics: ClassVar[tuple[MetricSpec, ...]] = _METRICS
+    metrics: ClassVar[tuple[MetricSpec, ...]] = _STALLS
 
     threshold: Duration = Field(1.0, description="Gaps without completed I/O that are longer than this are added up.")
     interval: Duration = Field(0.05, gt=0, description="Between two looks.")
@@ -71,7 +136,7 @@ class StallsProbe(Probe):
         still = [length for at, length in stood_still(samples, self.threshold) if window.start <= at <= window.end]
         longest = max(max(each.late for each in inside), *still, 0.0)
         found = (max(waited, default=0.0), sum(over), len(over), max(idle, default=0.0), longest, sum(still))
-        return Measurements(metric_frame(spec.value(value) for spec, value in zip(_METRICS, found, strict=True)))
+        return Measurements(metric_frame(spec.value(value) for spec, value in zip(_STALLS, found, strict=True)))
 
 
 @dataclass(frozen=True)
