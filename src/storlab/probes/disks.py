@@ -1,7 +1,7 @@
 """Probes of disks by the kernel's counters: ``stalls``, and what is written underneath other nodes.
 
-The latter, in every run, is counted from before the load until all that it wrote was down, so nothing hides in a cache, in an ARC or
-in a transaction group. Counts, which noise hardly touches.
+The latter, in every run, is counted from before the load until all that it wrote was down, so nothing hides in a cache,
+in an ARC or in a transaction group. Counts, which noise hardly touches.
 """
 
 from __future__ import annotations
