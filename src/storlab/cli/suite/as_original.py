@@ -14,12 +14,12 @@ import typer
 
 from storlab.cli.options import new_folder
 from storlab.cli.output import show, warn
-from storlab.cli.status import INTERRUPTED, LEFT_BEHIND, TEST_WITHOUT_RESULT
-from storlab.cli.suite.finish import resuming
+from storlab.cli.status import LEFT_BEHIND, TEST_WITHOUT_RESULT
+from storlab.cli.suite.finish import executed, tell_end, warn_of
 from storlab.cli.suite.options import OriginalOptions
 from storlab.suites.model import Attempt, Outcome, Suite
 from storlab.suites.originals import configuration
-from storlab.suites.records.folder import SuiteRecord, SuiteRun, read_suite_run, who_lacks
+from storlab.suites.records.folder import SuiteRecord, SuiteRun, read_suite_run
 from storlab.suites.run.classic import ClassicFolder
 from storlab.suites.run.execution import Ended, Watch
 from storlab.suites.run.plan import Asked
@@ -82,10 +82,7 @@ def run_original(asked: Asked, original: Original, out: Path | None) -> Ran:
         nonlocal begun, runner
         begun, runner = True, record.runner
         classic.begin(record.groups)
-        for about in (*record.absent, *record.notes):
-            warn(f"Warning: {about}")
-        for program, tests in record.lacking.items():
-            warn(f"Warning: {who_lacks(record.here)} lacks {program}, which {len(tests)} tests seem to call")
+        warn_of(record)
         if original.verbose:
             show(_configuration(record, original).removesuffix("\n"))
 
@@ -98,16 +95,10 @@ def run_original(asked: Asked, original: Original, out: Path | None) -> Ran:
 
     watch = Watch(begins, ended, warn, _printer() if original.options.debug else None)
     try:
-        came = asyncio.run(run_suite(asked, records, watch))
-    except asyncio.CancelledError:
-        warn("storlab: interrupted before any test was run; nothing is left of it")
-        raise typer.Exit(INTERRUPTED) from None
+        came = executed(lambda: asyncio.run(run_suite(asked, records, watch)), records)
     finally:
         if not begun:
             classic.discard()
-    if not begun:
-        warn("storlab: interrupted before any test was run; nothing is left of it")
-        raise typer.Exit(INTERRUPTED)
     classic.flush()
     run = read_suite_run(records)
     if text := summary(run.attempts, run.seconds, str(classic.path)):
@@ -172,18 +163,13 @@ def finish_zfs_tests(asked: Asked, original: Original, ran: Ran, *, rerun: bool,
     ran.folder.write_results(ran.console + text)
     status = report_status(shown, expectations, maybes=not rerun)
     if status == ONLY_MAYBES and ran.missing:
-        status = (
-            TEST_WITHOUT_RESULT  # for callers that accept tests known to fail now and then, but not missing results
-        )
+        # For callers that accept tests known to fail now and then, but not missing results.
+        status = TEST_WITHOUT_RESULT
     _exit(ran, status)
 
 
 def _exit(ran: Ran, status: int) -> None:
-    for reason in (*ran.ended.given_up, *(f"could not be torn down: {each}" for each in ran.ended.left_behind)):
-        warn(f"storlab: {reason}")
-    if ran.ended.interrupted:
-        warn(f"storlab: interrupted; `{resuming(ran.run)}` runs the rest")
-        raise typer.Exit(INTERRUPTED)
+    tell_end(ran.ended, ran.run)
     if ran.ended.left_behind:
         status = LEFT_BEHIND
     elif status == 0 and ran.missing:

@@ -26,20 +26,11 @@ if TYPE_CHECKING:
 
 
 def finish(folder: Path, execute: Callable[[Watch], Ended], *, quiet: bool, json: bool) -> None:
-    import asyncio
-
     from storlab.records.files import write_whole
     from storlab.suites.records.folder import read_suite_run
     from storlab.suites.report.programs import render
 
-    try:
-        ended = execute(_watch(quiet or json))
-    except asyncio.CancelledError:
-        warn("storlab: interrupted before any test was run; nothing is left of it")
-        raise typer.Exit(INTERRUPTED) from None
-    if ended.interrupted and not (folder / "suite.json").exists():
-        warn("storlab: interrupted before any test was run; nothing is left of it")
-        raise typer.Exit(INTERRUPTED)
+    ended = executed(lambda: execute(_watch(quiet or json)), folder)
     known = read_suite_run(folder)
     page = folder / "report.html"
     write_whole(page, render(known, "html").encode())
@@ -49,19 +40,35 @@ def finish(folder: Path, execute: Callable[[Watch], Ended], *, quiet: bool, json
     else:
         show(render(known, "text", brief=True).removesuffix("\n"))
         show(f"\nRun:    {folder}\nReport: {page}")
-    for reason in ended.given_up:
-        warn(f"storlab: {reason}")
-    for reason in ended.left_behind:
-        warn(f"storlab: could not be torn down: {reason}; `storlab clean {folder}` tries again")
-    if ended.interrupted:
-        warn(f"storlab: interrupted; `{resuming(known)}` runs the rest")
-        raise typer.Exit(INTERRUPTED)
+    tell_end(ended, known)
     raise typer.Exit(LEFT_BEHIND if ended.left_behind else status_of(known))
 
 
-def resuming(known: SuiteRun) -> str:
-    here = known.asked.here
-    return f"storlab suite resume {known.folder}{'' if here is None else f' --here {here.machine}'}"
+def executed(execute: Callable[[], Ended], folder: Path) -> Ended:
+    """How it ended. Raises ``Exit`` if nothing was run."""
+    import asyncio
+    import contextlib
+
+    ended = None
+    with contextlib.suppress(asyncio.CancelledError):
+        ended = execute()
+    if ended is None or (ended.interrupted and not (folder / "suite.json").exists()):
+        warn("storlab: interrupted before any test was run; nothing is left of it")
+        raise typer.Exit(INTERRUPTED)
+    return ended
+
+
+def tell_end(ended: Ended, known: SuiteRun) -> None:
+    """Say what did not end well. Raises ``Exit`` for a run that was interrupted."""
+    for reason in ended.given_up:
+        warn(f"storlab: {reason}")
+    for reason in ended.left_behind:
+        warn(f"storlab: could not be torn down: {reason}; `storlab clean {known.folder}` tries again")
+    if ended.interrupted:
+        here = known.asked.here
+        resume = f"storlab suite resume {known.folder}{'' if here is None else f' --here {here.machine}'}"
+        warn(f"storlab: interrupted; `{resume}` runs the rest")
+        raise typer.Exit(INTERRUPTED)
 
 
 def keep_table(known: SuiteRun) -> None:
@@ -91,7 +98,6 @@ def status_of(known: SuiteRun) -> Status:
 
 
 def _watch(silent: bool) -> Watch:
-    from storlab.suites.records.folder import who_lacks
     from storlab.suites.run.execution import Watch
     from storlab.suites.zts_text import console_line
 
@@ -100,12 +106,7 @@ def _watch(silent: bool) -> Watch:
     def begins(record: SuiteRecord, done: int) -> None:
         nonlocal runner, quiet
         runner, quiet = record.runner, record.quiet
-        for absent in record.absent:
-            warn(f"Warning: {absent}")
-        for note in record.notes:
-            warn(f"Note: {note}")
-        for program, missing in record.lacking.items():
-            warn(f"Warning: {who_lacks(record.here)} lacks {program}, which {len(missing)} tests seem to call")
+        warn_of(record)
         if done:
             warn(f"{done} of {len(record.keys)} tests have a result already.")
 
@@ -117,3 +118,15 @@ def _watch(silent: bool) -> Watch:
             warn(f"  {attempt.reason}")
 
     return Watch(begins, ended, warn)
+
+
+def warn_of(record: SuiteRecord) -> None:
+    """Say what of a suite is not run, or not as written."""
+    from storlab.suites.records.folder import who_lacks
+
+    for absent in record.absent:
+        warn(f"Warning: {absent}")
+    for note in record.notes:
+        warn(f"Note: {note}")
+    for program, tests in record.lacking.items():
+        warn(f"Warning: {who_lacks(record.here)} lacks {program}, which {len(tests)} tests seem to call")
