@@ -40,12 +40,10 @@ class Question:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What tells it from all others of a study."""
         return (self.factor, self.a, self.b, tuple(self.within.items()), self.pooled, self.source, self.metric)
 
     @property
     def mirrored(self) -> tuple[object, ...]:
-        """The key of the same comparison asked the other way round."""
         return replace(self, a=self.b, b=self.a).key
 
 
@@ -133,7 +131,6 @@ def _contrary(
 
 
 def failed_of(pairs: Pairs) -> Failed:
-    """How often only one side failed."""
     return Failed(len(pairs.failed_a), len(pairs.failed_b))
 
 

@@ -75,7 +75,6 @@ class ClaimSpec:
         return next((name for name in self.left if self.right and self.left[name] != self.right[name]), "")
 
     def compared(self) -> CompareSpec | None:
-        """The comparison that answers it."""
         name = self.factor
         if not name or self.absent:
             return None
@@ -156,11 +155,9 @@ class Design:
 
     @property
     def rests_after(self) -> dict[int, int]:
-        """The last round in which a cell was due, of those that rest."""
         return {rest.cell: rest.after for rest in self.rests}
 
     def is_optional(self, levels: Levels) -> bool:
-        """Whether any of these levels may be absent."""
         return any(level in self.optional.get(factor, ()) for factor, level in levels.items())
 
     def planned(self) -> tuple[CompareSpec, ...]:

@@ -74,7 +74,6 @@ def _bins(histograms: pl.DataFrame, latencies: pl.DataFrame, done: pl.DataFrame,
 
 
 def _rounds(histograms: pl.DataFrame, done: pl.DataFrame) -> dict[tuple[int, str, str], int]:
-    """In how many rounds each cell, source and metric had any operation."""
     had = histograms.lazy().filter(pl.col("count") > 0).join(done.lazy().select("trial"), on="trial", how="semi")
     rounds = had.group_by("cell", "source", "metric").agg(pl.col("round").n_unique()).collect()
     return {(cell, source, metric): n for cell, source, metric, n in rounds.iter_rows()}
@@ -94,7 +93,6 @@ def _edges(bins: pl.DataFrame) -> Iterator[dict[str, Any]]:
 
 
 def _percentiles(row: Mapping[str, Any], slowest: float | None) -> tuple[Percentile, ...]:
-    """With their bounds. The last bin of all takes what is slower as well: there the slowest operation is the bound."""
     found = []
     for p, begin, end, rank in zip(PERCENTILES, row["low"], row["high"], row["ranks"], strict=True):
         bounds = between(float(begin), float(end))

@@ -271,7 +271,6 @@ def _asked(design: Design, catalogue: Catalogue) -> list[Key]:
 
 
 def _wanted(metrics: pl.DataFrame, keys: list[Key] | tuple[Key, ...]) -> pl.DataFrame:
-    """Rows of single nodes, all jobs together, with these sources and metrics."""
     wanted = pl.DataFrame(list(dict.fromkeys(keys)), schema={"source": pl.String, "metric": pl.String}, orient="row")
     single = metrics.filter(pl.col("node").is_not_null(), pl.col("job").is_null())
     return single.join(wanted, on=["source", "metric"], how="semi", maintain_order="left")

@@ -118,7 +118,6 @@ def _of_pairs(gate: Gate, c: Comparison, pairs: Pairs, rules: Rules) -> GateResu
 
 
 def _differ(pairs: Pairs, edge: float, signs: Sequence[int], rules: Rules, *, inside: bool) -> PartsDiffer | None:
-    """Which combinations, or else machines, surely lie inside of the edge, or beyond it, unlike all."""
 
     def contradicts(part: Floats) -> bool:
         if inside:
@@ -146,7 +145,6 @@ def _is_hit(gate: Gate, c: Comparison, pairs: Pairs, rules: Rules, failed: Faile
 
 
 def _differ_without_direction(c: Comparison) -> bool:
-    """Of a metric without a better direction it is an answer that they differ, though no verdict."""
     excludes_1 = (c.low is not None and c.low > 1) or (c.high is not None and c.high < 1)
     return c.better == "neither" and c.verdict == "undecided" and c.settled and excludes_1
 
@@ -176,14 +174,12 @@ def _limit(gate: Gate, c: Comparison) -> float:
 
 
 def _signs(word: Word, better: str) -> Sequence[int]:
-    """Directions of the log ratio that the word is about."""
     if word == "differs":
         return (1, -1)
     return (1,) if (better == "higher") == (word == "better") else (-1,)
 
 
 def _span_of_limits(pairs: Pairs, rules: Rules) -> dict[str, float]:
-    """The interval whose ends are where limits are hit or passed."""
     seen = span_of_limits(pairs.log_ratios, rules.one_sided)
     ends = {"low": safe_exp(seen.low), "high": safe_exp(seen.high)} if seen.bounded else {}
     return {"ratio": safe_exp(seen.typical), **ends}

@@ -96,7 +96,6 @@ def rests_of(item: Planned, rests_after: Mapping[int, int]) -> int | None:
 
 
 def family_of(asked: Asked) -> int:
-    """How many comparisons there are to be wrong about."""
     return max(1, sum(item.counted for item, _ in asked))
 
 
@@ -138,7 +137,6 @@ def _answer(
 
 
 def _described(found: Comparison, why: AnyFinding) -> Comparison:
-    """The same ratio and interval, without a verdict: nothing that is settled, and nothing that rounds will settle."""
     return replace(
         found, verdict="undecided", reason=why, described=why, settled=True, undecided=None, rounds_to_decide=None
     )

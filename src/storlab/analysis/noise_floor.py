@@ -56,7 +56,6 @@ def noise_of(values: Sequence[float]) -> list[Noise]:
 
 
 def warnings_of(values: Sequence[float]) -> list[Outliers | Drift]:
-    """Outliers and drift among the trials."""
     given = np.log(np.asarray(values, dtype=np.float64))
     return warn(given, np.arange(1, len(given) + 1), "speed", "trial")
 

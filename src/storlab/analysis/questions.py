@@ -93,7 +93,6 @@ def each_planned(design: Design, catalogue: Catalogue) -> Iterator[Planned]:
 
 
 def _may_be_absent(item: Planned, design: Design, catalogue: Catalogue) -> bool:
-    """Whether all that is unsupported of it has a level that may be."""
     levels = [{**item.question.within, item.question.factor: side} for side in (item.question.a, item.question.b)]
     absent = [
         of for cells in item.cells for of, cell in zip(levels, cells, strict=True) if cell in catalogue.unsupported
@@ -102,7 +101,6 @@ def _may_be_absent(item: Planned, design: Design, catalogue: Catalogue) -> bool:
 
 
 def count_of_pairs(design: Design) -> int:
-    """How many pairs of cells are compared, without going through them."""
     count = 0
     for spec in design.planned():
         pairs = math.comb(len(design.factors[spec.factor]), 2) if spec.pairs is None else len(spec.pairs)
@@ -150,7 +148,6 @@ def _plan_pair(
 
 
 def _with_its_machines(part: Planned, design: Design) -> Planned:
-    """Described only, where its levels ran on different machines: what did it, the level or the machine, is unknown."""
     a, b = (design.machines.get(cell, ()) for cell in part.cells[0])
     if a == b:
         return part
@@ -242,12 +239,10 @@ def _plan_pooled(parts: list[Planned], least: int, within: Levels) -> Iterator[P
 
 
 def _lacks(part: Planned) -> bool:
-    """Whether it is of a combination in which neither side yields what was asked for."""
     return not part.question.source and bool(part.problem) and not part.waiting
 
 
 def _names_of(combinations: Sequence[Levels]) -> list[str]:
-    """What each is called among the others: by the factors in which they differ."""
     common = set.intersection(*(set(levels.items()) for levels in combinations))
     return [level_names(dict(pair for pair in levels.items() if pair not in common)) for levels in combinations]
 

@@ -29,7 +29,6 @@ def to_rest(summary: Summary, rule: Rule) -> dict[int, Rested]:
 
 
 def cells_of(comparison: Comparison, cells: Sequence[CellState]) -> Iterator[int]:
-    """The cells that it is about: two in each combination that has both."""
     sides = grouped((_elsewhere(cell, comparison.factor), cell) for cell in cells)
     for levels, those in sides.items():
         found = {cell.levels.get(comparison.factor, ""): cell.cell for cell in those}

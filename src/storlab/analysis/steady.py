@@ -64,7 +64,6 @@ def _lacking(windows: Sequence[SteadyWindow], primary: str) -> NotSteady | None:
 
 
 def _judged(about: tuple[int, Levels, str, str, str], rounds: Sequence[int], values: Sequence[float]) -> SteadyWindow:
-    """Too few rounds, and values that are no numbers, are not steady."""
     last = values[-SNIA_WINDOW:]
     span = (rounds[-len(last)], rounds[-1]) if last else (0, 0)
     if len(last) < SNIA_WINDOW or not np.isfinite(last).all():

@@ -159,7 +159,6 @@ def _expected(comparisons: Iterable[Comparison], rule: Rule, at_least: int) -> i
 
 
 def _rounds_to_precision(comparison: Comparison, rule: Rule) -> int | None:
-    """More rounds until the interval is narrow enough, if the spread stays what the interval shows."""
     sd = spread_of(comparison)
     if sd is None:
         return None

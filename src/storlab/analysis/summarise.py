@@ -135,7 +135,6 @@ def _blocks(trials: pl.DataFrame) -> dict[int, int]:
 
 
 def _asked(design: Design, catalogue: Catalogue, planned: list[Planned]) -> list[Key]:
-    """The primary metric, of every source that has it, and then what else is compared."""
     primary = [key for metrics in catalogue.metrics.values() for key in matching(design.primary, metrics)]
     compared = [(item.question.source, item.question.metric) for item in planned if item.question.source]
     return list(dict.fromkeys([*primary, *compared]))
@@ -186,13 +185,11 @@ def _catalogue(
 
 
 def _stops(design: Design) -> list[int]:
-    """The rounds after which cells rest."""
     known = {cell for cell, _ in design.cells}
     return sorted({after for cell, after in design.rests_after.items() if cell in known})
 
 
 def _until(after: int, recorded: Recorded, done: pl.DataFrame) -> tuple[Recorded, pl.DataFrame]:
-    """What was known after a round."""
     values = recorded.values.filter(pl.col("round") <= after)
     series = recorded.series.filter(pl.col("series").is_in(values["series"].unique().implode()))
     return Recorded(series, values), done.filter(pl.col("round") <= after)

@@ -205,7 +205,6 @@ class GateResult:
     settled: bool = True
 
     def fails(self, *, allow_undecided: bool) -> bool:
-        """Whether what is gated does not pass."""
         return self.outcome in ("hit", "missing") or (self.outcome == "undecided" and not allow_undecided)
 
 

@@ -85,7 +85,6 @@ class Rules:
 
     @property
     def one_sided(self) -> float:
-        """log of the evidence that any claim needs which is not a difference."""
         return math.log(self.family * self.sides / self.alpha)
 
 
@@ -176,7 +175,6 @@ def span_of_limits(log_ratios: Floats, log_needed: float) -> Span:
 
 
 def fewest_for_limits(log_needed: float) -> int:
-    """The least number of rounds in which anything can be said of a limit."""
     return max(fewest_rounds(2 * math.exp(-log_needed)), signs.fewest_rounds(log_needed))
 
 

@@ -40,7 +40,6 @@ def derive(run: RunFolder) -> Tables:
 
 
 def tables_of_study(manifest: Manifest, study: Study) -> Tables:
-    """Those of a run of this study that has no trial yet."""
     cells = {cell.number: cell for cell in study.cells}
     parsers = (part for cell in cells.values() for part in _parsers(cell))
     origin = fingerprint.of_run(manifest, parsers)
@@ -53,7 +52,6 @@ def _parsers(cell: Cell) -> list[object]:
 
 
 def _keep(run: RunFolder, tables: Tables) -> None:
-    """Only where the folder is one's own, and nobody runs, resumes or cleans the run meanwhile."""
     with suppress(OSError, RecordsError):
         if run.path.stat().st_uid != os.geteuid():
             return
@@ -63,7 +61,6 @@ def _keep(run: RunFolder, tables: Tables) -> None:
 
 
 def _derived(run: RunFolder) -> tuple[Tables, Found]:
-    """The tables, and of which of them files were found."""
     manifest = run.manifest
     return _of_study(run, manifest) if manifest.imported is None else _of_import(run, manifest, manifest.imported)
 
@@ -110,6 +107,5 @@ def _refuse_damaged(run: RunFolder, record: TrialRecord, tables: Tables) -> None
 
 
 def _strangers(record: TrialRecord) -> list[str]:
-    """Nodes where something ran or was watched, and of which nothing else is said."""
     places = (*record.loads.values(), *record.probes.values())
     return sorted({node for nodes in places for node in nodes} - record.nodes.keys())

@@ -248,7 +248,6 @@ def _host_load(trial: Done, observations: Observations, nodes: Sequence[str]) ->
 def _add_backings(
     parsed: Parsed, trial: Done, observations: Observations, measured: Mapping[str, list[Measurements]]
 ) -> None:
-    """What was written underneath the nodes' disks: of each node below them, and of all of a group together."""
     record = trial.record
     for source, seen in _by_end(parsed, trial, observations, BACKING.kind, BACKING.kind).items():
         parsed.add(record, source, seen)

@@ -63,12 +63,10 @@ def _copy(read: BinaryIO, written: BinaryIO) -> None:
 
 
 def unfinished(path: Path) -> Path:
-    """Under which name a file is written before it takes its place."""
     return path.with_name(f".{path.name}.new")
 
 
 def sync_folder(path: Path) -> None:
-    """Let the names in a folder survive a power cut."""
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)

@@ -110,7 +110,6 @@ def _code(package: str) -> str | None:
 
 
 def _libraries() -> tuple[str, ...]:
-    """Those that numbers go through, with Python itself."""
     import numpy as np
     import polars as pl
 

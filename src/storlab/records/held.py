@@ -33,7 +33,6 @@ class HeldFolder:
         return self.run.lock(mark, self.named.path)
 
     def by_descriptor(self, path: Path) -> Path:
-        """What lies in the folder, whatever the folder's name leads to by now."""
         return self.run.path / path.relative_to(self.named.path)
 
     @property
@@ -83,7 +82,6 @@ def held(run: RunFolder) -> Iterator[HeldFolder]:
 
 @contextmanager
 def _errors_by_name(folder: HeldFolder) -> Iterator[None]:
-    """Errors name the folder as its user does, and not by the descriptor."""
 
     def by_name(text: object) -> object:
         held_as = rf"{re.escape(str(folder.run.path))}(?![0-9])"
@@ -134,7 +132,6 @@ def make_private(path: Path) -> None:
 
 
 def _opened_private(path: Path) -> int:
-    """The same, and its descriptor."""
     if path.is_symlink():
         raise UserError(f"{path} is a symbolic link: name the folder that it leads to")
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -142,7 +142,6 @@ def _manifest(
 
 
 def _in_turns(imported: Imported) -> str:
-    """What verdicts rest on, as the end of a sentence and others."""
     return (
         ". Verdicts rest on the word of whoever imported them that they were measured in turns on one machine, with "
         f"none left out. {' '.join((_ORDERS[imported.turns], *imported.notes))}"
@@ -150,7 +149,6 @@ def _in_turns(imported: Imported) -> str:
 
 
 def _not_interleaved(imported: Imported, parts: Sequence[Part]) -> str:
-    """What can't be told then, and what rounds are, as the end of a sentence and another."""
     single = len(imported.trials) == len(imported.cells)
     timed = _TIMED if all(part.started is not None for part in parts) else _IN_ORDER
     rounds = _NUMBERED if all(part.round is not None for part in parts) else timed
@@ -220,7 +218,6 @@ def refuse_copies(runs: Mapping[str, RunFolder], *, together: bool) -> None:
 
 
 def _raw_files(run: RunFolder, imported: Imported) -> list[tuple[ImportedFile, Path]]:
-    """The files of an imported run that are still there, with where their contents lie."""
     return [(imported.files[file], path) for file, path in _kept(run, imported).items() if path.is_file()]
 
 
@@ -274,7 +271,6 @@ def _tables(
 
 
 def _kept(run: RunFolder, imported: Imported) -> dict[int, Path]:
-    """Where the contents of each file lie: with the first of its trials."""
     importer = importer_of(imported.kind)
     return {
         file: _raw(run.trial_folder(number), importer, node)

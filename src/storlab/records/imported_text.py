@@ -15,7 +15,6 @@ from storlab.records.files import copy_durably, write_durably
 
 
 def without_bom(text: bytes) -> bytes:
-    """A text without its byte order mark."""
     return text.removeprefix(codecs.BOM_UTF8)
 
 
@@ -23,7 +22,6 @@ _Seen = tuple[int, int, int, int]
 
 
 def _look(path: Path) -> _Seen:
-    """Device, inode, bytes, and ns of the last change."""
     found = path.stat()
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 

@@ -95,7 +95,6 @@ def _own_file(path: Path) -> bytes:
 
 
 def _contents(run: RunFolder, kept: _Kept) -> Iterator[tuple[str, bytes]]:
-    """The tables whose rows are needed, each with its contents; all files are held against their checksums."""
     for name in (*TABLES, _DECLARED):
         path = run.declared_path if name == _DECLARED else run.table_path(name)
         data = read_file(path, FILE)
@@ -106,7 +105,6 @@ def _contents(run: RunFolder, kept: _Kept) -> Iterator[tuple[str, bytes]]:
 
 
 def _frame(name: str, data: bytes, trials: Collection[int], places: set[tuple[int, int, int]]) -> pl.DataFrame:
-    """The rows of these trials."""
     frame = pl.read_parquet(io.BytesIO(data))
     if frame.schema != pl.Schema(COLUMNS[name]):
         raise ValueError(f"{name} has other columns")

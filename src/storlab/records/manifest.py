@@ -225,5 +225,4 @@ def differences(runs: Mapping[str, Manifest]) -> tuple[AnyFinding, ...]:
 
 
 def _once(values: Iterable[str | None]) -> str:
-    """One fact about all nodes, each value once."""
     return ", ".join(dict.fromkeys(value for value in values if value is not None))

@@ -28,7 +28,6 @@ class Done:
 
     @property
     def probes(self) -> Mapping[str, Probe]:
-        """Those of the study, and what watches in every run."""
         return {**self.cell.probes, BACKING.kind: BACKING}
 
 
@@ -87,7 +86,6 @@ def _parsed(probe: Probe, records: Sequence[ProbeRecord]) -> list[Measurements |
 
 
 def _by_probe(trials: Sequence[Done]) -> list[tuple[Probe, dict[_Key, Done]]]:
-    """Probes with the same options are one, whichever cells they are of."""
     found: list[tuple[Probe, dict[_Key, Done]]] = []
     of_cell: dict[tuple[int, str], dict[_Key, Done]] = {}
     for trial in trials:

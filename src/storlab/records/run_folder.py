@@ -106,7 +106,6 @@ class TrialRecord(Struct, frozen=True, forbid_unknown_fields=True):
     changed: list[ChangedSetting] = []
 
     def __post_init__(self) -> None:
-        """Facts are those of some layer."""
         if not all(isinstance(layer.get("layer"), str) for layers in self.facts.values() for layer in layers):
             raise ValueError("facts: each must name its layer")
 
@@ -158,7 +157,6 @@ def refuse_linked_raw(trial: Path) -> None:
 
 
 def raw_folder(trial: Path, node: str, source: str) -> Path:
-    """Where one workload's or probe's raw files of one node lie."""
     return trial / node / source.replace(":", "-")
 
 
@@ -193,7 +191,6 @@ class RunFolder:
 
     @property
     def manifest(self) -> Manifest:
-        """Read each time: a run that goes on changes it."""
         return read_manifest(self.path)
 
     @property
@@ -275,7 +272,6 @@ class RunFolder:
 
     @cached_property
     def requests(self) -> pl.DataFrame:
-        """One row a kind of block request; none where no probe counted them."""
         return self._table("requests")
 
     @cached_property
@@ -290,14 +286,12 @@ class RunFolder:
 
     @cached_property
     def declared(self) -> Declarations:
-        """What the metrics of the tables are, by source."""
         try:
             return Declarations.from_json(read_file(self.declared_path, LONGEST_RECORD), str(self.declared_path))
         except OSError as error:
             raise RecordsError(f"cannot read {self.declared_path}: {error.strerror}") from None
 
     def _open_lock(self, named: Path) -> int:
-        """Of its name, no link is followed: the file is written, and a link could lead to any of the user's own."""
         path = named / LOCK
         try:
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY

@@ -191,7 +191,6 @@ def _percentile(of: str, wanted: float, told: int, histograms: pl.DataFrame, nod
 
 
 def _weighted_mean(spec: MetricSpec, metrics: pl.DataFrame) -> float | None:
-    """The mean over all operations: each node's mean counts as often as it had operations."""
     means = metrics.filter(pl.col("metric") == spec.name)["value"].to_list()
     counts = metrics.filter(pl.col("metric") == spec.weight)["value"].to_list()
     if len(means) != len(counts) or not sum(counts):

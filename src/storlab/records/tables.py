@@ -249,7 +249,6 @@ class Tables:
         return load_facts(each for _, notes in self.notes() for each in notes.loads)
 
     def declared(self) -> Declarations:
-        """What the metrics are, those that follow from a source's among them."""
         own = Declarations.union(each for part in self.parts for each in part.declared())
         return Declarations(
             {source: Specs((*specs, *derived(specs, whiskers=self.whiskers))) for source, specs in own.items()}

@@ -103,7 +103,6 @@ def changes(values: Floats, starts: list[int]) -> tuple[Change, ...]:
 
 
 def fitted(blocks: Floats, positions: list[int]) -> Floats:
-    """The level of each block."""
     edges = [0, *positions, len(blocks)]
     spans = pairwise(edges)
     return np.concatenate([np.full(high - low, blocks[low:high].mean()) for low, high in spans])

@@ -103,12 +103,10 @@ def _is_unsteady(found: SeriesFindings) -> bool:
 
 
 def _drifts_in_steps(found: SeriesFindings) -> bool:
-    """Whether it drifts by changes of its level, none of them the end of the warm-up."""
     return bool(found.drift_steps) and level_changes(found) == len(found.changes)
 
 
 def _told(found: SeriesFindings) -> bool:
-    """Whether something is said that makes neighbours alike."""
     return bool(warms_up(found) or level_changes(found) or found.drift_share)
 
 

@@ -71,7 +71,6 @@ class Window:
 
     @property
     def steady(self) -> bool:
-        """Whether both are small enough."""
         near = self.range is not None and self.range <= SNIA_RANGE
         return near and self.slope is not None and abs(self.slope) <= SNIA_SLOPE
 

@@ -83,7 +83,6 @@ def variability(values: Floats, interval: float, whiskers: float = WHISKERS) -> 
 
 
 def _sigma(values: Floats) -> float:
-    """Of all samples there are. The squares of the tiniest, and of the largest, would leave the range of floats."""
     size = float(np.abs(values).max())
     return float(values.std()) if 1e-100 < size < 1e100 or not size else float((values / size).std()) * size
 

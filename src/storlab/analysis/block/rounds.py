@@ -47,7 +47,6 @@ def sizes(rows: pl.DataFrame, column: str) -> dict[Place, list[SizeShare]]:
 
 
 def place_of(row: Mapping[str, Any]) -> Place:
-    """The cell and operation of a row."""
     return row["cell"], row["operation"]
 
 
@@ -89,7 +88,6 @@ def share_of(row: Mapping[str, float], name: str) -> Share:
 
 
 def share_or_none(row: Mapping[str, float], name: str) -> Share | None:
-    """The same, where it is known."""
     return None if row[f"{name}.mean"] is None else share_of(row, name)
 
 

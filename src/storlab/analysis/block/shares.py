@@ -61,7 +61,6 @@ def block_io(
 
 
 def _of_one_end(rows: pl.DataFrame | None) -> pl.DataFrame | None:
-    """Of the load's end of the chain or, where that was not watched, of one other: what one end did, the others do."""
     if rows is None or rows.is_empty():
         return rows
     sources = rows["source"].unique(maintain_order=True).to_list()
@@ -93,7 +92,6 @@ def _with_warnings(row: BlockIO, rounds: int) -> BlockIO:
 
 
 def _counted(requests: pl.DataFrame, done: pl.DataFrame) -> pl.DataFrame:
-    """Requests with data of each round, all nodes and disks added up, with their alignment and bytes."""
     rows = data_requests(requests).join(done.select("trial"), on="trial", how="semi")
     kinds = [key for key in KEYS if key not in ("disk", "operation")]
     together = added_up(rows, [*ROUND, *kinds])

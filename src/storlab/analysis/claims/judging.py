@@ -80,7 +80,6 @@ def answered(design: Design, by: Judged) -> tuple[Claim, ...]:
 
 
 def value_keys(design: Design, catalogue: Catalogue) -> Iterator[tuple[int, str, str]]:
-    """Cell, source and metric of each value that claims are about."""
     for spec in design.claims:
         for cell in _cells(spec, design):
             for source, metric in matching(spec.metric or design.primary, catalogue.metrics.get(cell, {})):
@@ -193,7 +192,6 @@ class _Evidence:
     alike: bool
 
     def answer(self, spec: ClaimSpec) -> tuple[ClaimVerdict, AnyFinding, Span]:
-        """The verdict, its reason, and the interval that goes with it."""
         plain = spec.word != "equivalent" and spec.limit == 1
         if plain and not self.alike:
             seen, fewest = span(self.ratios, self.needed), fewest_rounds(1 / self.needed)
@@ -240,7 +238,6 @@ class _Evidence:
         return "undecided", ClaimAnswer("open within", margin)
 
     def _against(self, spec: ClaimSpec, verdict: ClaimVerdict) -> list[str]:
-        """Combinations whose own interval contradicts the answer that all of them together give."""
         edge = math.log1p(self.rules.margin)
         low, high = (-edge, edge) if spec.word == "equivalent" else (math.log(spec.limit), math.inf)
         if spec.word == "less":
@@ -252,7 +249,6 @@ class _Evidence:
 
 
 def _cells(spec: ClaimSpec, design: Design) -> list[int]:
-    """Those that a claim about a value is about."""
     if spec.right or spec.absent:
         return []
     return [cell for cell, levels in design.cells if spec.left.items() <= levels.items()]

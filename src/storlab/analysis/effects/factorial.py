@@ -151,7 +151,6 @@ def _fit(terms: Sequence[Term], logs: _Logs) -> Components:
 
 
 def _columns(terms: Sequence[Term], logs: _Logs) -> tuple[Floats, list[slice]]:
-    """Those of all terms, after a column of ones, and where each term's stand."""
     columns = np.column_stack([np.ones(logs.cells), *(term.columns for term in terms)])
     ends = np.cumsum([1, *(term.columns.shape[1] for term in terms)]).tolist()
     return columns, [slice(*span) for span in pairwise(ends)]
@@ -176,7 +175,6 @@ def _shares(terms: Sequence[Term], found: Components | BlockComponents, trials: 
 def _means(
     cells: Sequence[Levels], factors: Mapping[str, tuple[str, ...]], logs: Floats
 ) -> tuple[tuple[LevelMean, ...], tuple[LevelMean, ...]]:
-    """Geometric means over cells: of each level of each factor, and of each two levels of each two, in their order."""
 
     def by(names: tuple[str, ...]) -> list[LevelMean]:
         values = zip(cells, logs.tolist(), strict=True)

@@ -49,7 +49,6 @@ class _Kinds:
 
     @property
     def trials(self) -> Floats:
-        """Of one round, by kind."""
         return np.asarray(self.cells.sum(axis=1))
 
 
@@ -121,7 +120,6 @@ def _directions(values: Floats, cell: Numbers, round_: Numbers, kinds: _Kinds) -
 
 
 def _variances(found: _Directions) -> tuple[float, float]:
-    """Of rounds and of residuals, where their likelihood is greatest."""
     df_rounds = int(found.df.sum())
     df = found.df_residual + df_rounds
     largest = float(found.factor.max())

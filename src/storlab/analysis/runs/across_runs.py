@@ -147,7 +147,6 @@ def compare_runs(
 
 
 def _as_reported(c: Comparison, gates: Sequence[Gate]) -> RunComparison:
-    """What a run's report says, as a comparison here."""
     told = c.gates
     if c.described is not None:
         told = tuple(GateResult(str(gate), "undecided", c.described, settled=True) for gate in gates)
@@ -156,7 +155,6 @@ def _as_reported(c: Comparison, gates: Sequence[Gate]) -> RunComparison:
 
 
 def _cases(merged: Merged) -> Iterator[tuple[Planned, Sides | None, NotSteadyRuns | None]]:
-    """Each comparison with its sides, where it can have an answer, and why it may not be judged."""
     for item in merged.planned:
         answerable = not item.problem and not item.waiting
         yield item, _sides(item, merged) if answerable else None, _unsteady(item, merged)
@@ -182,7 +180,6 @@ def _method(found: Sequence[RunComparison], confidence: float, family: int, *, v
 
 
 def _unsteady(item: Planned, merged: Merged) -> NotSteadyRuns | None:
-    """Why it can't be judged; the sides of runs have their names."""
     sides = (item.question.a, item.question.b)
     runs = [(name, why) for name, why in merged.unsteady.items() if merged.factor != RUN or name in sides]
     return NotSteadyRuns(tuple(runs)) if runs else None

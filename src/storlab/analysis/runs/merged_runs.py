@@ -135,7 +135,6 @@ def _steady_state(run: RunData) -> SteadyState:
 
 
 def _whiskers_note(runs: Sequence[RunData]) -> list[WhiskersDiffer]:
-    """That outliers of different runs are not the same thing."""
     specs = ((run.name, spec) for run in runs for specs in run.design.declared.values() for spec in specs)
     whiskers = {name: spec.whiskers for name, spec in specs if spec.whiskers}
     return [WhiskersDiffer(tuple(whiskers.items()))] if len(set(whiskers.values())) > 1 else []
@@ -281,7 +280,6 @@ def _with_statistics(wanted: Set[Key], metrics: pl.DataFrame, declared: Declarat
 def _silent(
     runs: Sequence[RunData], cells: Mapping[tuple[str, ...], int], others: Sequence[str], by: str | None
 ) -> frozenset[tuple[int, str]]:
-    """What no run that has the cell could measure there."""
     own = [grouped(run.design.silent) for run in runs]
     having = grouped(
         (cells[_place(run, levels, others, by)], set(names.get(cell, ())))
@@ -338,7 +336,6 @@ def _reasons(run: RunData, status: str) -> dict[int, str]:
 
 
 def _same(said_by: dict[Key, tuple[str, Trait]], key: Key, trait: Trait, run: str) -> None:
-    """One metric means one thing in all runs."""
     before, known = said_by.setdefault(key, (run, trait))
     if (known.unit, known.better) == (trait.unit, trait.better):
         return

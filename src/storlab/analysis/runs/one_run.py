@@ -43,6 +43,5 @@ def _against(first: str, spec: CompareSpec, design: Design) -> CompareSpec:
 
 
 def by_question(summary: Summary) -> dict[tuple[object, ...], Comparison]:
-    """Its comparisons by what is asked."""
     names = [field.name for field in fields(Question)]
     return {Question(**{name: getattr(c, name) for name in names}).key: c for c in summary.comparisons}

@@ -166,7 +166,6 @@ def pooled(parts: Sequence[Sides], combinations: Sequence[str]) -> Sides:
 
 
 def _mean_side(of: Sequence[Side]) -> tuple[Side, tuple[LeftOut, ...]]:
-    """In each round that all have the geometric mean; and what was left out."""
     rounds = of[0].rounds
     for one in of[1:]:
         rounds = np.intersect1d(rounds, one.rounds, assume_unique=True)

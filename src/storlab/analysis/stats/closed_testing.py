@@ -61,7 +61,6 @@ def thresholds(hypotheses: Sequence[Hypothesis], alpha: float) -> Floats:
 
 
 def _within(pairs: Sequence[tuple[str, str]], evidence: Floats, base: float) -> Floats:
-    """U of the pairs of one family."""
     lacking = base - evidence
     levels = sorted({level for pair in pairs for level in pair})
     if len(levels) > _EACH_SET:

@@ -37,7 +37,6 @@ def rounds_to_tell(effect: float, alpha: float) -> int | None:
 
 @lru_cache(maxsize=1024)
 def _walked(effect: float, alpha: float) -> int | None:
-    """The same by the walk of this effect alone."""
     from scipy.special import log_ndtr, ndtr
 
     effect = min(effect, _CERTAIN)
@@ -84,7 +83,6 @@ def tellable(rounds: int, alpha: float) -> float:
 
 
 def _steps(effect: float) -> tuple[Floats, Floats]:
-    """Mean and variance of the log growth of each bet in a round."""
     from scipy.special import ndtri
 
     values = effect + ndtri(_POINTS)

@@ -93,7 +93,6 @@ class Pairs:
 
     @property
     def machines(self) -> dict[str, Floats]:
-        """The log ratios of each machine by its name, where there are several."""
         named = [self.hosts.get(number, "") for number in self.rounds.tolist()]
         names = dict.fromkeys(named)
         if len(names) < 2 or len(named) != len(self.log_ratios):
@@ -205,7 +204,6 @@ def pool(parts: Sequence[Pairs], names: Sequence[str]) -> Pairs:
 
 
 def _warnings_of(parts: Sequence[Pairs], names: Sequence[str]) -> tuple[AnyFinding, ...]:
-    """Each once, with the combinations that it is about, unless it is about all."""
     about = grouped((warning, name) for part, name in zip(parts, names, strict=True) for warning in part.warnings)
     return tuple(
         found if len(each) == len(parts) else About("combinations", tuple(each), found) for found, each in about.items()

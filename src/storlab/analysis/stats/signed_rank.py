@@ -134,7 +134,6 @@ def interval(values: Floats, log_needed: float) -> tuple[float, float]:
 
 
 def _end(values: Floats, log_needed: float) -> float:
-    """The lower end; the upper one is that of the mirror image."""
 
     def ruled_out(centre: float) -> bool:
         return log_evidence(values, centre) >= log_needed

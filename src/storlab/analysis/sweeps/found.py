@@ -39,7 +39,6 @@ class Swept:
 
 
 def keys(design: Design, catalogue: Catalogue) -> Iterator[tuple[int, str, str]]:
-    """Cell, source and metric of each series that is looked at."""
     wanted = [key for _, sources in _asked(design, catalogue) for key in sources]
     if design.sweeps:
         wanted += [

@@ -16,7 +16,6 @@ CURVE_PRECISION = 0.10
 
 
 def points(summary: Summary) -> list[Estimate]:
-    """Those of the study's primary metric, one a cell and source."""
     keys = set(named(summary.primary, dict.fromkeys((e.source, e.metric) for e in summary.estimates)))
     return [e for e in summary.estimates if (e.source, e.metric) in keys]
 

@@ -126,7 +126,6 @@ def _both(asked: Asked, watch: Watch) -> _Both:
 
 
 def _left_out(both: _Both) -> NotExamined | None:
-    """What was watched in vain."""
     lacking = [each.key for each, usable in zip(both.watched, both.pair.usable, strict=True) if not usable]
     return NotExamined(tuple(lacking[:3]), max(0, len(lacking) - 3)) if lacking else None
 
@@ -210,7 +209,6 @@ def _difference(both: _Both, found: Named, moves: int, alike: Sequence[str]) -> 
 
 
 def _differing(cells: Sequence[tuple[int, int]], facts: Facts) -> Iterator[FactDifference]:
-    """Settings that differ between the two sides, and in the same way in every combination."""
     each = [(facts.get(a, {}), facts.get(b, {})) for a, b in cells]
     names = [name for name in each[0][0] if all(name in side for both in each for side in both)] if each else []
     for name in names:

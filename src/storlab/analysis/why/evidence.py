@@ -58,7 +58,6 @@ class Paired:
 
     @property
     def varies(self) -> Flags:
-        """Whether the sides differ in any round."""
         return self.usable & self.x.any(axis=1)
 
 
@@ -74,7 +73,6 @@ def paired(a: Floats, b: Floats) -> Paired:
 
 
 def pooled(parts: Sequence[Paired]) -> Paired:
-    """The mean over combinations that were measured in the same rounds."""
     if len(parts) == 1:
         return parts[0]
     logs: Flags = np.all([part.logs for part in parts], axis=0)

@@ -54,7 +54,6 @@ class Seen:
     rates: Floats
 
     def of(self, rows: Sequence[int], columns: Sequence[int]) -> tuple[Floats, Floats]:
-        """Values and rates of some metrics in some rounds."""
         at = np.ix_(rows, columns)
         return self.values[at], self.rates[at]
 
@@ -81,7 +80,6 @@ class Watch:
         return [self._place[number] for number in rounds]
 
     def of(self, cell: int) -> Seen:
-        """All that was watched in a cell."""
         if cell not in self._known:
             self._known[cell] = self._seen(cell)
         return self._known[cell]
@@ -117,7 +115,6 @@ class Watch:
         return Seen(tuple(watched), np.array(values) if values else empty, np.array(rates) if rates else empty)
 
     def _load(self, cell: int, specs: Mapping[Key, MetricSpec]) -> tuple[Per, Floats]:
-        """What the loads of a cell did in each round, and what of it is counted."""
         seconds = self._seconds.get(cell, self._nothing())
         ways: tuple[tuple[Per, tuple[str, ...], str], ...] = (
             ("operation", ("operations",), "1/s"),
@@ -135,13 +132,11 @@ class Watch:
         return "trial", np.ones(len(self._place))
 
     def _total(self, cell: int, counted: Iterable[Key]) -> Floats:
-        """Of all loads together; of a load that has a total and its parts, only the total."""
         every = dict(self._series.get(cell, ()))
         wholes = [(source, name) for source, names in grouped(counted).items() for name in _wholes(names)]
         return np.asarray(sum((self._of(every[key]) for key in wholes), np.zeros(len(self._place))))
 
     def _of(self, series: int) -> Floats:
-        """One series, in the rounds of the run. Values are sorted by series: a slice and no scan."""
         column = self._recorded.values["series"]
         begin, end = column.search_sorted(series, "left"), column.search_sorted(series, "right")
         part = self._recorded.values[begin:end].drop_nulls("value")
@@ -160,7 +155,6 @@ def is_evidence(spec: MetricSpec) -> bool:
 
 
 def is_amount(spec: MetricSpec) -> bool:
-    """Whether it grows with how long, and how much, was done."""
     return spec.evidence == "busy" or (spec.across == "sum" and spec.unit in _AMOUNTS)
 
 

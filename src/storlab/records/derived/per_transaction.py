@@ -27,7 +27,6 @@ METRICS: Mapping[str, MetricSpec] = {
 
 
 def declares(loads: Iterable[Iterable[MetricSpec]]) -> tuple[MetricSpec, ...]:
-    """What there may be where all of these loads count transactions."""
     each = [any(spec.name == TRANSACTIONS for spec in specs) for specs in loads]
     return tuple(METRICS.values()) if each and all(each) else ()
 
@@ -58,7 +57,6 @@ def per_transaction(
 
 
 def _nearest(amounts: Mapping[str, float], above: Mapping[str, Set[str]]) -> list[float]:
-    """Those of nodes on which none of the others stands: what a node writes, those that it stands on write again."""
     return [amount for node, amount in amounts.items() if above[node].isdisjoint(amounts)]
 
 

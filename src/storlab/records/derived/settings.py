@@ -25,7 +25,6 @@ def _levels(record: TrialRecord) -> str:
 
 
 def _setting(changes: Sequence[tuple[int, ChangedSetting]]) -> tuple[str, str, str, bool]:
-    """Name, value before and after, and whether all nodes and trials had the same ones."""
     first, *others = dict.fromkeys((each.before or "nothing", each.after or "nothing") for _, each in changes)
     return changes[0][1].name, *first, not others
 

@@ -67,7 +67,6 @@ def _add_metrics(
 
 
 def _groups(frames: Sequence[pl.DataFrame], declared: Declarations) -> list[_Group]:
-    """The series of throughput in these frames, sources and trials in their order."""
     sampled = {source: [spec.name for spec in specs if spec.series] for source, specs in declared.items()}
     wanted = [(pl.col("source") == of) & pl.col("metric").is_in(names) for of, names in sampled.items() if names]
     if not frames or not wanted:
@@ -124,7 +123,6 @@ def _together(nodes: Sequence[Sequence[_Series]]) -> list[_Series]:
 
 
 def _leading(those: Sequence[_Series]) -> list[_Series]:
-    """Those that a trial's warnings are about: the others are parts of these, or rise and fall with them."""
     names = {name for each in those for name in (each.spec.name, each.spec.total)}
     alone = [each for each in those if each.spec.follows not in names - {""}]
     return [each for each in alone if each.spec.total not in {other.spec.name for other in alone}]

@@ -40,7 +40,6 @@ def _prefixed(symbols: Sequence[str], step: float, suffix: str, first: float = 1
 
 
 def _counted(suffix: str, symbols: Sequence[str] = ("", "k", "M", "G")) -> tuple[Scale, ...]:
-    """Of what is counted and not measured: the prefix belongs to the number."""
     scales = _prefixed(symbols, 1000, suffix)
     return tuple(Scale(each.factor, each.symbol.strip(), bool(each.symbol[:1].strip())) for each in scales)
 

@@ -38,7 +38,6 @@ _SAMPLES = "Samples within a trial are not repeats and never count as such."
 
 
 def method(of: Method) -> str:
-    """The paragraph on a run's own method."""
     confidence = percent(of.confidence)
     corrected = f"The confidence of {confidence} holds for the whole study"
     if of.family > 1:
@@ -66,7 +65,6 @@ def effects_method(blocks: bool) -> str:
 
 
 def runs_method(of: RunsMethod) -> str:
-    """The paragraph on a comparison of runs."""
     corrected = f"The confidence of {percent(of.confidence)} holds for all together"
     if of.family > 1:
         each = percent(1 - (1 - of.confidence) / of.family)
@@ -98,7 +96,6 @@ def expected(claim: Expected) -> str:
 
 
 def earliest(seen: Foresight) -> str:
-    """When there can be verdicts, without a full stop."""
     first = f"after {plural(seen.fewest, 'round')} at the earliest"
     if seen.alone == seen.fewest:
         return first
@@ -109,7 +106,6 @@ def earliest(seen: Foresight) -> str:
 
 
 def forecast(seen: Foresight) -> str:
-    """How long differences take in the typical noise, without a full stop."""
     takes = [
         f"of {percent(by)} in {'more rounds than is practical' if n is None else 'about ' + plural(n, 'round')}"
         for by, n in seen.rounds

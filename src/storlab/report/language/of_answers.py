@@ -38,7 +38,6 @@ _BUT = {
 
 
 def _far(f: answers.WithinMargin, a: str, b: str) -> str:
-    """Why rounds that are far off keep two from being equivalent."""
     far = f.far
     assert far is not None
     lower = f"all with the lower value for {a if far.below else b}"
@@ -49,7 +48,6 @@ def _far(f: answers.WithinMargin, a: str, b: str) -> str:
 
 
 def _far_rounds(f: answers.FarRounds) -> str:
-    """What is sure of rounds that are far off, which are no part of a typical value."""
     if f.rarer_than is None:
         return f"That is said of typical rounds: how many differ by more than {percent(f.band)} is not known."
     if f.rarer_than > 0.1:

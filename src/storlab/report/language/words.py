@@ -61,7 +61,6 @@ def named(factor: str, level: str) -> str:
 
 
 def legend(comparisons: Iterable[Comparison]) -> str:
-    """What marks mean."""
     described = f", {DESCRIBED} described" if any(c.described for c in comparisons) else ""
     return f"▲ better, ▼ worse, ≈ equivalent{described}, ? undecided"
 
@@ -122,7 +121,6 @@ def evidence(comparison: Comparison) -> str:
 
 
 def lacks(comparison: Comparison) -> str:
-    """What an open comparison lacks, and what would decide it."""
     if comparison.described is not None:
         return stop(say(comparison.described))
     return " ".join(filter(None, (lacking(comparison), more_rounds(comparison))))
@@ -221,7 +219,6 @@ def _of_places(comparisons: Sequence[Comparison]) -> str:
 
 
 def more_rounds(comparison: Comparison) -> str:
-    """What an undecided comparison still needs."""
     if comparison.rests_after is not None:
         return f"It rests from round {comparison.rests_after + 1} on."
     if comparison.rounds_to_decide:
@@ -260,7 +257,6 @@ def lead(comparisons: Sequence[Comparison]) -> str:
 
 
 def _of_pairs(comparisons: Sequence[Comparison]) -> str:
-    """What came of pairs that have nothing in common."""
     found = Counter(c.verdict for c in comparisons)
     if len(found) == 1:
         return f"The first of each pair is {comparisons[0].verdict}."
@@ -275,7 +271,6 @@ def best(comparisons: Sequence[Comparison]) -> str | None:
 
 
 def _wins(comparisons: Sequence[Comparison]) -> dict[str, set[str]]:
-    """Of each level those that it is better than."""
     wins = {name: set[str]() for c in comparisons for name in (c.a, c.b)}
     for c in comparisons:
         if c.verdict == "better":
