@@ -18,7 +18,7 @@ from storlab.analysis.design import CompareSpec
 from storlab.analysis.gates import parse_gate
 from storlab.analysis.runs.across_runs import RunComparison, compare_runs
 from storlab.analysis.runs.merged_runs import RunData
-from storlab.analysis.stats.interleaving import Order, Span, pairs_in_time, same_order
+from storlab.analysis.stats.pairing import Order, Span, pairs_in_time, same_order
 from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Summary
 from storlab.analysis.verdict import Rules

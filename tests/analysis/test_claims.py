@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storlab.analysis.claims.data import Claim
-from storlab.analysis.claims.judging import _Evidence
+from storlab.analysis.claims import _Evidence
+from storlab.analysis.data import Claim
 from storlab.analysis.design import ClaimSpec, CompareSpec
 from storlab.analysis.gates import WORDS, Gate, parse_gate
 from storlab.analysis.runs.across_runs import RunComparison, compare_runs

@@ -10,9 +10,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from storlab.analysis.block.shares import block_io, unit_of
-from storlab.analysis.claims.data import Claim
+from storlab.analysis.block import block_io, unit_of
 from storlab.analysis.compare import compare, describe
+from storlab.analysis.data import Claim
 from storlab.analysis.design import ClaimSpec, CompareSpec, Design
 from storlab.analysis.gates import apply, parse_gate
 from storlab.analysis.runs.across_runs import compare_runs

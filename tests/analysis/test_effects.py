@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from storlab.analysis.data import Effects, Share, interactions
 from storlab.analysis.design import Design
-from storlab.analysis.effects.data import Effects, Share, interactions
-from storlab.analysis.effects.factorial import effects_of
-from storlab.analysis.effects.mixed import Components, Numbers, fit
+from storlab.analysis.effects import effects_of
 from storlab.analysis.estimates import Recorded
 from storlab.analysis.stats.anytime import Floats
+from storlab.analysis.stats.mixed import Components, Numbers, fit
 from storlab.analysis.summary import Summary, from_json, to_json
 from storlab.findings.answers import EffectsDoubt
 from storlab.report.language.methods import effects_method

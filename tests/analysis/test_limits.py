@@ -16,7 +16,7 @@ from storlab.analysis.compare import Question, compare
 from storlab.analysis.gates import apply, parse_gate
 from storlab.analysis.stats import signs
 from storlab.analysis.stats.anytime import Floats
-from storlab.analysis.stats.far_rounds import far_rounds
+from storlab.analysis.stats.checks import far_rounds
 from storlab.analysis.stats.pairing import Pairs
 from storlab.analysis.verdict import Rules, beyond, judge, span_of_limits
 from storlab.report.language.say import say

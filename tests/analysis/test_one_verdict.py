@@ -10,9 +10,8 @@ import pytest
 
 from storlab.analysis.design import CompareSpec
 from storlab.analysis.gates import parse_gate
-from storlab.analysis.runs.across_runs import compare_runs
+from storlab.analysis.runs.across_runs import by_question, compare_runs
 from storlab.analysis.runs.merged_runs import RunData
-from storlab.analysis.runs.one_run import by_question
 from storlab.analysis.summarise import summarise
 from storlab.report.language.say import say
 

@@ -1,4 +1,4 @@
-"""Tests of ``storlab.analysis.resting``, and of what comes of comparisons whose cells rest."""
+"""Tests of ``storlab.analysis.stopping``, and of what comes of comparisons whose cells rest."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import polars as pl
 import pytest
 
 from storlab.analysis.design import CompareSpec, Design, Rest
-from storlab.analysis.resting import to_rest
-from storlab.analysis.stopping import Rule
+from storlab.analysis.stopping import Rule, to_rest
 from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Comparison, Summary
 from storlab.findings.rounds import LeftOut

@@ -9,10 +9,10 @@ import numpy as np
 import polars as pl
 import pytest
 
+from storlab.analysis import variability as within
 from storlab.analysis.design import Design
 from storlab.analysis.distributions import distributions
 from storlab.analysis.summary import Distribution, Summary, from_json, to_json
-from storlab.analysis.variability import samples as within
 from storlab.metrics import Declarations
 from storlab.probes.alignment import AlignmentProbe
 from storlab.records.columns import COLUMNS

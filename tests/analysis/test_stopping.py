@@ -15,9 +15,18 @@ from hypothesis import strategies as st
 from storlab.analysis.compare import Question, compare
 from storlab.analysis.design import ClaimSpec, Design
 from storlab.analysis.estimates import Recorded
-from storlab.analysis.foresight import Foresight, TypicalNoise, foresee
+from storlab.analysis.foresight import (
+    EFFECTS,
+    ROUNDS,
+    Foresight,
+    TypicalNoise,
+    foresee,
+    noise_of,
+    rounds_to_see,
+    visible,
+    warnings_of,
+)
 from storlab.analysis.gates import Gate
-from storlab.analysis.noise_floor import EFFECTS, ROUNDS, noise_of, rounds_to_see, visible, warnings_of
 from storlab.analysis.questions import Planned
 from storlab.analysis.runs.across_runs import compare_runs
 from storlab.analysis.runs.merged_runs import RunData
@@ -25,10 +34,9 @@ from storlab.analysis.stats.anytime import mean_interval
 from storlab.analysis.stats.pairing import Pairs
 from storlab.analysis.stats.signed_rank import fewest_rounds
 from storlab.analysis.steady import SteadyState, steady_state
-from storlab.analysis.stopping import Decision, Rule, decide, precision_of
+from storlab.analysis.stopping import Decision, Rule, decide, open_points, precision_of, relative_width
 from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Comparison, Estimate, SteadyWindow, Summary
-from storlab.analysis.sweeps.precision import open_points, relative_width
 from storlab.analysis.verdict import Rules
 from storlab.findings import Stopped
 from storlab.findings.rounds import Unsupported

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from storlab.analysis.design import Design, ObjectiveSpec
 from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Summary, from_json, to_json
-from storlab.analysis.sweeps.knee import Located, locate, power
-from storlab.analysis.sweeps.objective import Observed, bracket
+from storlab.analysis.sweeps import Located, Observed, bracket, locate, power
 from storlab.findings.answers import NotIndependent, NotSteady
 from storlab.metrics import Declarations
 from storlab.report.language.say import say

@@ -19,10 +19,11 @@ from storlab.analysis.stats.anytime import log_evidence_of_means, mean_interval
 from storlab.analysis.stats.closed_testing import Hypothesis, thresholds
 from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Comparison, FactDifference, Underneath, from_json, to_json
-from storlab.analysis.why.evidence import (
+from storlab.analysis.watched import (
     Named,
     Paired,
     correlation,
+    is_evidence,
     moves_together,
     named,
     needed_by,
@@ -31,7 +32,6 @@ from storlab.analysis.why.evidence import (
     rounds_needed,
     says_the_same,
 )
-from storlab.analysis.why.watched import is_evidence
 from storlab.metrics import Declarations, MetricSpec
 from storlab.probes.base import Probe
 from storlab.probes.stacks import SELF, TOTAL

@@ -19,7 +19,7 @@ from attacks.samples import golden
 from crash.logs import Request, log_bytes
 from probes import test_server
 from storlab.agent_binary import agent_path
-from storlab.analysis.noise_floor import noise_of, rounds_to_see, visible
+from storlab.analysis.foresight import noise_of, rounds_to_see, visible
 from storlab.blockio.text import event_form, tables
 from storlab.blockio.trace_output import Counts, Lost, Output, read_output
 from storlab.cli.trace.block import latency_rows, latency_table

@@ -11,9 +11,9 @@ import pytest
 
 from analysis.simulate import metric_frame, trial_frame
 from storlab.analysis.design import Design
+from storlab.analysis.estimates import with_zeros
 from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Summary
-from storlab.analysis.zeros import with_zeros
 from storlab.metrics import Declarations, MetricSpec
 from storlab.probes.locks.metrics import METRICS
 from storlab.report.model.locks import lock_tables

@@ -8,7 +8,7 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
-from storlab.analysis.sweeps.data import Line, Step, Sweep
+from storlab.analysis.data import Line, Step, Sweep
 from storlab.probes.stacks import Box
 from storlab.report.document import Section
 from storlab.report.formats.adoc import render_adoc

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from storlab.analysis.block.shares import histograms_of
+from storlab.analysis.block import histograms_of
 from storlab.analysis.design import Design
 from storlab.analysis.estimates import numbered
 from storlab.analysis.summary import Distribution, Percentile

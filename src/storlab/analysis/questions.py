@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from storlab.analysis.compare import Question
 from storlab.analysis.design import CompareSpec, Design, Levels
-from storlab.analysis.stats.interleaving import same_order
+from storlab.analysis.stats.pairing import same_order
 from storlab.findings import About, AnyFinding
 from storlab.findings.rounds import Emulated, LevelsOnMachines, NoMetric, NoTrial, Unsupported
 from storlab.grouping import grouped

@@ -6,13 +6,13 @@ The intervals are anytime-valid, so asking after every round costs no correctnes
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from storlab.analysis.stats.anytime import FORESEEABLE, width_factor
 from storlab.analysis.stats.forecast import rounds_to_tell, tellable
-from storlab.analysis.summary import Comparison, Summary
-from storlab.analysis.sweeps.precision import open_points, points, rounds_left
+from storlab.analysis.summary import CellState, Comparison, Estimate, Summary
 from storlab.analysis.verdict import is_endless
 from storlab.findings import AnyFinding, NotYet, Stopped
 from storlab.findings.runs import (
@@ -21,9 +21,56 @@ from storlab.findings.runs import (
     PointsMoving,
     PointsOpen,
     PointsSteady,
+    Rested,
     RoundsDone,
     Unanswered,
 )
+from storlab.grouping import grouped
+from storlab.metrics import named
+
+# When enough is known of a curve: once the interval of each of its points is narrow enough.
+#
+# The intervals are anytime-valid (``stats.anytime``), so looking at them after every round costs no correctness.
+
+CURVE_PRECISION = 0.10
+"""Half-width of a point's interval as a share of its mean, where the study names none: what a curve shows as a line."""
+
+
+def points(summary: Summary) -> list[Estimate]:
+    keys = set(named(summary.primary, dict.fromkeys((e.source, e.metric) for e in summary.estimates)))
+    return [e for e in summary.estimates if (e.source, e.metric) in keys]
+
+
+def relative_width(point: Estimate) -> float | None:
+    """Half-width of its interval as a share of its mean; ``None`` without an interval, or for a mean of 0."""
+    if point.high is None or not point.mean:
+        return None
+    return abs((point.high - point.mean) / point.mean)  # the lower end may have been cut off at 0
+
+
+def open_points(summary: Summary, precision: float) -> list[Estimate]:
+    """The points that are not yet known to ± ``precision``. A point that is 0 in every round is known."""
+    return [point for point in points(summary) if not _is_known(point, precision)]
+
+
+def _is_known(point: Estimate, precision: float) -> bool:
+    width = relative_width(point)
+    return width <= precision if width is not None else point.mean == 0 and point.sd == 0
+
+
+def rounds_left(points: list[Estimate], precision: float) -> int | None:
+    """More rounds until all are known to ± ``precision``, if they vary as they did; ``None`` where that is unknown."""
+    return max(_each(points, precision), default=None) if all(point.cv is not None for point in points) else None
+
+
+def _each(points: list[Estimate], precision: float) -> Iterator[int]:
+    for point in points:
+        needed = next(
+            (n for n in range(2, FORESEEABLE) if width_factor(n, 1 - point.confidence) * (point.cv or 0) <= precision),
+            FORESEEABLE,
+        )
+        yield max(1, needed - point.rounds)
+
 
 Until = Literal["precision", "decided", "gates", "rounds", "points", "steady"]
 
@@ -171,3 +218,55 @@ def spread_of(comparison: Comparison) -> float | None:
     if comparison.low is None or comparison.high is None or is_endless(comparison.low) or is_endless(comparison.high):
         return None
     return math.log(comparison.high / comparison.low) / 2 / tellable(comparison.rounds, 1 - comparison.confidence)
+
+
+# Which cells a run need not run again: those that no open comparison is about.
+#
+# A comparison whose cells rest gets no further rounds, so its evidence stays what it is. The decision to let it rest
+# is made after a round, by what is known then, and evidence that is stopped in such a way is as valid as if it went
+# on (a martingale that is stopped is one). So it takes part in closed testing with what it had, and is judged as it
+# was when it came to rest (``judging``): what was decided stays decided, whatever later rounds bring elsewhere.
+#
+# Cells that no comparison is about go on: nothing says when enough is known of them. Nor do those of a study with
+# nothing but sweeps rest: what is said of a whole curve, such as where it bends, compares its points round by round.
+# And what waits for steady state waits for all cells together, since each of them wears the same device.
+
+
+def to_rest(summary: Summary, rule: Rule) -> dict[int, Rested]:
+    """Cells that are due no longer after the rounds of ``summary``, and of each why."""
+    if rule.until in ("rounds", "points", "steady") or summary.rounds_done < rule.min_rounds:
+        return {}
+    about = grouped((cell, c) for c in summary.comparisons for cell in cells_of(c, summary.cells))
+    return {cell: _why(those, rule) for cell, those in about.items() if not any(_is_open(c, rule) for c in those)}
+
+
+def cells_of(comparison: Comparison, cells: Sequence[CellState]) -> Iterator[int]:
+    sides = grouped((_elsewhere(cell, comparison.factor), cell) for cell in cells)
+    for levels, those in sides.items():
+        found = {cell.levels.get(comparison.factor, ""): cell.cell for cell in those}
+        if comparison.within.items() <= dict(levels).items():
+            both = comparison.a in found and comparison.b in found
+            yield from (found[comparison.a], found[comparison.b]) if both else ()
+
+
+def _elsewhere(cell: CellState, factor: str) -> tuple[tuple[str, str], ...]:
+    return tuple((name, level) for name, level in cell.levels.items() if name != factor)
+
+
+def _is_open(comparison: Comparison, rule: Rule) -> bool:
+    if comparison.described or (comparison.settled and comparison.ratio is None):  # there never can be an answer
+        return False
+    if rule.until == "gates" and not comparison.settled:  # as long as it may yet be decided
+        return not is_satisfied(comparison, rule) or any(gate.gate == "undecided" for gate in comparison.gates)
+    return not is_satisfied(comparison, rule)
+
+
+def _why(comparisons: Sequence[Comparison], rule: Rule) -> Rested:
+    having = [c.ratio is not None for c in comparisons]
+    if not any(having):
+        return Rested("no answer")
+    if rule.until == "gates":
+        return Rested("gates")
+    if rule.until == "precision":
+        return Rested("precision", not all(having), rule.precision)
+    return Rested("decided", not all(having))

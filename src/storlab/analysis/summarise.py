@@ -9,26 +9,39 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from storlab.analysis.block.shares import block_io
-from storlab.analysis.claims.judging import Judged, answered, value_keys
+from storlab.analysis import sweeps
+from storlab.analysis.block import block_io
+from storlab.analysis.claims import Judged, answered, value_keys
 from storlab.analysis.design import Design
 from storlab.analysis.distributions import distributions
-from storlab.analysis.effects.factorial import effects_of
-from storlab.analysis.estimates import KEYS, Recorded, collect, estimates, node_estimates
+from storlab.analysis.effects import effects_of
+from storlab.analysis.estimates import KEYS, Recorded, collect, estimates, node_estimates, with_zeros
 from storlab.analysis.gates import parse_gate
 from storlab.analysis.judging import Case, answers, cases, family_of, rests_of
-from storlab.analysis.machines import machines_of_rounds
 from storlab.analysis.questions import Catalogue, Planned, Trait, matching, plan
 from storlab.analysis.stats.anytime import EFFECT_VARIANCE, Floats
 from storlab.analysis.stats.pairing import Pairs, Rounds, Side, pair, pool
 from storlab.analysis.steady import steady_state
 from storlab.analysis.summary import CellState, CellStatus, Comparison, Estimate, Method, Summary
-from storlab.analysis.sweeps import found as sweeps
-from storlab.analysis.why.differences import Asked, explained
-from storlab.analysis.why.watched import Watch
-from storlab.analysis.zeros import with_zeros
+from storlab.analysis.watched import Watch
+from storlab.analysis.why import Asked, explained
 from storlab.findings import About
 from storlab.metrics import Declarations, Key
+
+# Which machines did the rounds of a run.
+
+
+def machines_of_rounds(trials: pl.DataFrame) -> dict[int, str]:
+    """Which machines did each round, where several did the same cell: rounds of a merged run; else empty.
+
+    Cells of one run may be on different machines: a level without a network is not on the one that would serve.
+    """
+    done = trials.filter(pl.col("status") == "done")
+    if "host" not in done.columns or done.group_by("cell").agg(pl.col("host").n_unique())["host"].max() in (None, 1):
+        return {}
+    hosts = pl.col("host").fill_null("").unique().sort().str.join(", ")
+    return dict(done.group_by("round").agg(hosts).sort("round").iter_rows())
+
 
 Series = Mapping[tuple[int, Key], tuple[Rounds, Floats]]
 """Rounds and values of one metric in one cell, by cell and key."""

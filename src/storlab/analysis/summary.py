@@ -12,9 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from storlab.analysis.claims.data import Claim
-from storlab.analysis.effects.data import Effects
-from storlab.analysis.sweeps.data import Knee, Objective, Sweep
+from storlab.analysis.data import Claim, Effects, Knee, Objective, Sweep
 from storlab.analysis.unequal import Unequal
 from storlab.errors import ParseError
 from storlab.findings import AnyFinding, answers, runs

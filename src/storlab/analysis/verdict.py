@@ -33,7 +33,7 @@ from dataclasses import dataclass, replace
 
 from storlab.analysis.stats import signed_rank, signs
 from storlab.analysis.stats.anytime import FORESEEABLE, ROUNDING, Floats, mean_interval, spread
-from storlab.analysis.stats.far_rounds import far_rounds
+from storlab.analysis.stats.checks import far_rounds
 from storlab.analysis.stats.signed_rank import fewest_rounds, log_evidence, rounds_for_evidence
 from storlab.analysis.summary import Undecided, Verdict
 from storlab.findings import AnyFinding, Compared

@@ -18,7 +18,7 @@ from storlab.cli.status import INTERRUPTED
 from storlab.errors import StorlabError, UserError
 
 if TYPE_CHECKING:
-    from storlab.analysis.noise_floor import Noise
+    from storlab.analysis.foresight import Noise
     from storlab.report.document import Document
     from storlab.run.noise import MachineNoise, Trials
     from storlab.run.permissions import Permissions
@@ -45,7 +45,7 @@ def noise(
 
     Says what difference can be seen here, with how many rounds of what length.
     """
-    from storlab.analysis.noise_floor import noise_of
+    from storlab.analysis.foresight import noise_of
     from storlab.run.noise import MachineNoise, now, save, this_machine
     from storlab.units import parse_duration
 
@@ -150,7 +150,7 @@ def _no_file(name: str) -> str:
 def _as_dict(measured: MachineNoise, found: list[Noise]) -> dict[str, object]:
     from msgspec import to_builtins
 
-    from storlab.analysis.noise_floor import EFFECTS, ROUNDS, rounds_to_see, visible, warnings_of
+    from storlab.analysis.foresight import EFFECTS, ROUNDS, rounds_to_see, visible, warnings_of
 
     return asdict(measured) | {
         "noise": [asdict(each) for each in found],
@@ -161,7 +161,7 @@ def _as_dict(measured: MachineNoise, found: list[Noise]) -> dict[str, object]:
 
 
 def _document(measured: MachineNoise, found: list[Noise]) -> Document:
-    from storlab.analysis.noise_floor import EFFECTS, ROUNDS, rounds_to_see, visible, warnings_of
+    from storlab.analysis.foresight import EFFECTS, ROUNDS, rounds_to_see, visible, warnings_of
     from storlab.report.document import Document, Section, Table, said
     from storlab.report.language.format import duration, plural
     from storlab.report.language.say import say

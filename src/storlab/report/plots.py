@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from storlab.analysis.data import Sweep
 from storlab.analysis.design import Design
 from storlab.analysis.summary import Summary, from_json
-from storlab.analysis.sweeps.data import Sweep
-from storlab.analysis.sweeps.lines import sweep_of
+from storlab.analysis.sweeps import sweep_of
 from storlab.errors import UserError
 from storlab.reading import read_file
 from storlab.records.run_folder import RunFolder

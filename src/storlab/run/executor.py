@@ -14,8 +14,7 @@ from typing import Literal, TypeVar
 
 from msgspec.structs import replace
 
-from storlab.analysis.resting import to_rest
-from storlab.analysis.stopping import Rule, decide
+from storlab.analysis.stopping import Rule, decide, to_rest
 from storlab.analysis.summary import Summary, to_json
 from storlab.errors import RecordsError, StorlabError, UserError
 from storlab.findings import AnyFinding, Stopped

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from storlab.analysis.variability.samples import samples
+from storlab.analysis.variability import samples
 from storlab.report.charts.bins import histogram_chart, shares_of_bins
 from storlab.report.charts.latency import percentile_curve
 from storlab.report.charts.panel import titled, write_charts

@@ -13,9 +13,8 @@ from storlab.findings.rounds import Emulated
 from storlab.findings.runs import BegunAgain
 from storlab.report.language import words
 from storlab.report.language.say import once
-from storlab.report.model.answer import answer
+from storlab.report.model.answer import answer, not_compared, overview
 from storlab.report.model.questions import ahead, ordered_comparisons, questions_of, title_of
-from storlab.report.sections import not_compared, overview
 
 from ..shown import lines, question, tables
 

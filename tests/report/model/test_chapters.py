@@ -11,8 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from storlab.analysis.claims.data import Claim, Expected
-from storlab.analysis.effects.data import Effects, LevelMean, Share
+from storlab.analysis.data import Claim, Effects, Expected, LevelMean, Share
 from storlab.analysis.summary import Comparison, Difference, Summary, Underneath
 from storlab.findings import Reported
 from storlab.findings.answers import ClaimAnswer, ClaimUnanswered

@@ -6,26 +6,116 @@ runs that alternate in time (``interleaving``). Everything else is described (``
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Literal
 
-from storlab.analysis.compare import compare, describe, unanswerable
+import polars as pl
+
+from storlab.analysis.compare import Question, compare, describe, unanswerable
+from storlab.analysis.design import CompareSpec, Design
 from storlab.analysis.gates import Gate, apply
 from storlab.analysis.judging import needed_by, withheld
 from storlab.analysis.questions import Planned
-from storlab.analysis.runs.machines import by_machine
-from storlab.analysis.runs.merged_runs import RUN, Merged, RunData, merge
-from storlab.analysis.runs.one_run import by_question, summary_of
+from storlab.analysis.runs.merged_runs import RUN, Merged, RunData, merge, named_margin
 from storlab.analysis.runs.sides import Sides, pooled, sides
-from storlab.analysis.stats.interleaving import same_order
-from storlab.analysis.stats.pairing import Pairs
-from storlab.analysis.summary import Comparison, GateResult
-from storlab.analysis.variability.across_runs import Varying, varying
+from storlab.analysis.stats.pairing import Pairs, same_order
+from storlab.analysis.summarise import summarise
+from storlab.analysis.summary import Comparison, GateResult, Summary
+from storlab.analysis.variability import Varying, varying
 from storlab.analysis.verdict import Rules
+from storlab.errors import UserError
 from storlab.findings import AnyFinding, GateUnpaired, NoRatio
 from storlab.findings.answers import NotSteadyRuns
 from storlab.findings.runs import MachinesApart, RunsNotInterleaved
+
+# Runs of different machines: compared machine by machine, never together.
+#
+# A difference between two set-ups is not the same on every machine: it depends on the disk, its firmware and its age.
+# Rounds of several machines, pooled, say that there is one on these very machines, each weighted by how many rounds
+# it happened to have; who reads "a is better than b" takes it for more. If the difference varies between machines by
+# 3 to 5 % around none at all, 12 to 32 % of such comparisons had a verdict with normal noise
+# (``tests/analysis/test_machines.py``). So rounds of different machines judge nothing together, and those of each
+# machine by themselves.
+#
+# Runs of one and the same set of machines go together as ever: whatever differs between these is in all of them. What
+# ``storlab merge`` has put together is one run, of machines that were alike.
+
+MACHINE = "machine"
+"""What tells comparisons of one machine from those of another, beside the levels of factors."""
+
+
+def by_machine(
+    runs: Sequence[RunData],
+    by: str | None,
+    metrics: tuple[str, ...],
+    optional: Mapping[str, Sequence[str]],
+    keys: Collection[tuple[object, ...]],
+) -> Iterator[Merged]:
+    """The runs of each machine as one, with its own trials only. ``keys``: of the questions that are asked of each.
+
+    Of a machine that has only one side nothing is compared. ``runs`` fit together, so that nothing else is refused.
+    """
+    key = MACHINE if MACHINE not in runs[0].design.factors else f"{MACHINE} of the run"
+    for name in sorted({host for run in runs for host in run.trials["host"].drop_nulls()}):
+        there = [part for run in runs if (part := _only(run, name)) is not None]
+        try:
+            merged = merge(there, by, metrics, optional)
+        except UserError:
+            continue
+        asked = (each for each in merged.planned if each.question.key in keys)
+        able = (each for each in asked if not each.problem and not each.waiting)
+        yield replace(merged, planned=tuple(_on(each, {key: name}) for each in able))
+
+
+def _only(run: RunData, host: str) -> RunData | None:
+    """What one machine did of a run; what is unsupported on all of them is so there."""
+    trials = run.trials.filter((pl.col("host") == host) | (pl.col("status") == "unsupported"))
+    if not (trials["host"] == host).any():
+        return None
+    metrics = run.metrics.join(trials.select("trial"), on="trial", how="semi", maintain_order="left")
+    return replace(run, trials=trials, metrics=metrics)
+
+
+def _on(item: Planned, machine: Mapping[str, str]) -> Planned:
+    return replace(item, question=replace(item.question, within={**machine, **item.question.within}))
+
+
+# Levels of one run's own factor: what its report says of them, so that no other command says anything else.
+#
+# The evidence that a comparison needs depends on all others of its study. So they are judged together with all that
+# the study asks, and a pair that it doesn't ask for is added to these.
+
+
+def summary_of(
+    run: RunData, merged: Merged, metrics: Sequence[str], gates: Sequence[Gate], optional: Mapping[str, Sequence[str]]
+) -> Summary:
+    """The summary of ``run`` with each level of the factor of ``merged`` (its only run) against the first."""
+    first, *others = merged.levels
+    planned = run.design.planned()
+    asked = (_against(first, spec, run.design) if spec.factor == merged.factor else spec for spec in planned)
+    pairs = tuple((level, first) for level in others)
+    further = CompareSpec(
+        merged.factor, pairs, metrics=tuple(metrics) or None, margin=named_margin([run], merged.factor)
+    )
+    design = replace(
+        run.design,
+        comparisons=(*asked, further),
+        gates=tuple(map(str, gates)),
+        optional={**run.design.optional, **optional},
+    )
+    return summarise(run.trials, run.metrics, design)
+
+
+def _against(first: str, spec: CompareSpec, design: Design) -> CompareSpec:
+    """What a study asks, with ``first`` as the side that others are compared with."""
+    return replace(spec, pairs=tuple((b, a) if a == first else (a, b) for a, b in design.pairs(spec)))
+
+
+def by_question(summary: Summary) -> dict[tuple[object, ...], Comparison]:
+    names = [field.name for field in fields(Question)]
+    return {Question(**{name: getattr(c, name) for name in names}).key: c for c in summary.comparisons}
+
 
 Basis = Literal["interleaved", "not interleaved", "none"]
 

@@ -12,7 +12,7 @@ from storlab.analysis.design import CompareSpec, Design, Levels
 from storlab.analysis.estimates import collect
 from storlab.analysis.questions import Catalogue, Planned, Trait, matching, plan
 from storlab.analysis.runs.sides import Place, Sample, one_sided, without
-from storlab.analysis.stats.interleaving import Order
+from storlab.analysis.stats.pairing import Order
 from storlab.analysis.steady import SteadyState, steady_state
 from storlab.errors import UserError
 from storlab.findings.answers import NotSteady

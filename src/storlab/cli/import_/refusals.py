@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise
 from pathlib import Path
 
-from storlab.analysis.stats.interleaving import same_order
+from storlab.analysis.stats.pairing import same_order
 from storlab.errors import UserError
 from storlab.grouping import grouped
 from storlab.tools.cells import INSTEAD

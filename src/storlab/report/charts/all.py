@@ -10,7 +10,7 @@ from functools import cached_property, partial
 
 import polars as pl
 
-from storlab.analysis.block.shares import histograms_of
+from storlab.analysis.block import histograms_of
 from storlab.analysis.summary import Estimate
 from storlab.grouping import grouped
 from storlab.report.charts.effects import interaction_chart, main_effects_chart

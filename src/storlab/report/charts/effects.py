@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import altair as alt
 import polars as pl
 
-from storlab.analysis.effects.data import Effects, LevelMean
+from storlab.analysis.data import Effects, LevelMean
 from storlab.report.charts.names import title_of
 from storlab.report.charts.scales import PLAIN, axis_title, display_unit, log_axis
 from storlab.report.charts.theme import COLOURS, SHAPES, Chart, of

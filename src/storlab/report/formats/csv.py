@@ -31,8 +31,7 @@ import csv
 import io
 from collections.abc import Iterator
 
-from storlab.analysis.claims.data import Claim
-from storlab.analysis.effects.data import Effects
+from storlab.analysis.data import Claim, Effects
 from storlab.analysis.summary import BlockIO, Comparison, Distribution, Estimate, Share, Summary
 from storlab.metrics import percentile_name
 from storlab.report.language import words

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from storlab.amounts import percent, plural
-from storlab.analysis.claims.data import Expected
+from storlab.analysis.data import Expected
 from storlab.analysis.foresight import Foresight
 from storlab.analysis.runs.across_runs import RunsMethod
 from storlab.analysis.summary import Method

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from storlab.analysis.runs.across_runs import RunComparison, RunsCompared
 from storlab.analysis.summary import Comparison
-from storlab.analysis.variability.across_runs import Varying
+from storlab.analysis.variability import Varying
 from storlab.analysis.verdict import is_endless
 from storlab.findings import Finding
 from storlab.grouping import grouped

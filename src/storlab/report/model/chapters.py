@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from storlab.analysis.claims.data import Claim, ClaimVerdict
+from storlab.analysis.data import Claim, ClaimVerdict
 from storlab.analysis.summary import Estimate, SteadyWindow, Summary
 from storlab.grouping import grouped
 from storlab.report.document import Cell, Line, Sentences, Table, Tone

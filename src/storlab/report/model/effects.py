@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from storlab.analysis.effects.data import Effects, Share, interactions
+from storlab.analysis.data import Effects, Share, interactions
 from storlab.analysis.summary import Summary
 from storlab.report.document import Table
 from storlab.report.language import format as fmt

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import polars as pl
 
+from storlab.analysis.data import Knee, Line, Objective
 from storlab.analysis.summary import BlockIO, CellState, Distribution, Estimate, SteadyWindow, Summary
-from storlab.analysis.sweeps.data import Knee, Line, Objective
 from storlab.metrics import PROBE, Declarations, named
 from storlab.records.columns import COLUMNS
 from storlab.records.manifest import Manifest

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from storlab.analysis.data import Knee, Line, Objective, Sweep
 from storlab.analysis.summary import Summary
-from storlab.analysis.sweeps.data import Knee, Line, Objective, Sweep
 from storlab.metrics import named
 from storlab.report.document import Table
 from storlab.report.language import format as fmt

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import polars as pl
 
 from storlab.analysis.runs.across_runs import RunsCompared
-from storlab.analysis.variability.across_runs import Spread, Varying
+from storlab.analysis.variability import Spread, Varying
 from storlab.grouping import grouped
 from storlab.report.document import Table
 from storlab.report.language import format as fmt

@@ -8,10 +8,9 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from storlab.analysis.design import ClaimSpec, CompareSpec, Design, ObjectiveSpec, Rest
-from storlab.analysis.stopping import Rule, Until
+from storlab.analysis.stopping import CURVE_PRECISION, Rule, Until
 from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Summary
-from storlab.analysis.sweeps.precision import CURVE_PRECISION
 from storlab.analysis.unequal import KERNEL, Seen
 from storlab.findings import AnyFinding, Reported
 from storlab.findings.answers import ClaimUnanswered

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median
 
-from storlab.analysis.foresight import ASSUMED, Foresight, TypicalNoise, foresee
-from storlab.analysis.noise_floor import noise_of
+from storlab.analysis.foresight import ASSUMED, Foresight, TypicalNoise, foresee, noise_of
 from storlab.analysis.stopping import spread_of
 from storlab.analysis.summary import from_json
 from storlab.errors import StorlabError

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from storlab.analysis.data import Knee, Line, Sweep
 from storlab.analysis.summary import Estimate, Summary
-from storlab.analysis.sweeps.data import Knee, Line, Sweep
 from storlab.grouping import grouped
 from storlab.report.charts.theme import MOST_LINES
 from storlab.report.language import words

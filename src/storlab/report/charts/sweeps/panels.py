@@ -8,8 +8,8 @@ from typing import Any
 
 import polars as pl
 
+from storlab.analysis.data import Sweep
 from storlab.analysis.summary import Summary
-from storlab.analysis.sweeps.data import Sweep
 from storlab.grouping import grouped
 from storlab.report.charts.panel import Panel, file_stem, panel
 from storlab.report.charts.scales import FAR

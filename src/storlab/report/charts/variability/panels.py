@@ -13,7 +13,7 @@ from functools import partial
 import altair as alt
 import polars as pl
 
-from storlab.analysis.variability import samples as within
+from storlab.analysis import variability as within
 from storlab.metrics import percentile_name
 from storlab.report.charts.panel import Combination, Panel, file_stem, panel
 from storlab.report.charts.scales import seconds_axis

@@ -9,7 +9,7 @@ from functools import cached_property
 import altair as alt
 import polars as pl
 
-from storlab.analysis.variability import samples as within
+from storlab.analysis import variability as within
 from storlab.metrics import CHECKPOINT, WHISKERS, without_end
 from storlab.report.charts.names import title_of
 from storlab.report.charts.panel import Combination

@@ -1,14 +1,14 @@
 """Whether claims hold, by the evidence of comparisons that are judged anyway.
 
-*More* and *less* follow their comparison: they hold where it differs that way, by closed testing over the family, and
-do not hold where it differs the other way or is equivalent. Claims with a limit, and *equivalent*, are about whether
-the true ratio lies beyond a limit: either answer needs the evidence that one statement among all comparisons (or among
-all such claims, if these are more) needs, so that any of them is false with a chance of at most α. At most one of the
-two answers can be false.
+*More* and *less* follow their comparison: they hold where it differs that way, by closed testing over the family,
+and do not hold where it differs the other way or is equivalent. Claims with a limit, and *equivalent*, are about
+whether the true ratio lies beyond a limit: either answer needs the evidence that one statement among all
+comparisons (or among all such claims, if these are more) needs, so that any of them is false with a chance of at
+most α. At most one of the two answers can be false.
 
-A claim about a value is answered by the interval of the typical value over rounds, by ranks and by signs, Bonferroni's
-correction over all cells and metrics that such claims are about. That supposes that one round does not tell of the
-next: no order is drawn between a cell and a number.
+A claim about a value is answered by the interval of the typical value over rounds, by ranks and by signs,
+Bonferroni's correction over all cells and metrics that such claims are about. That supposes that one round does not
+tell of the next: no order is drawn between a cell and a number.
 
 Nothing is answered where combinations that were pooled say different things, nor where a failed round might have.
 """
@@ -21,8 +21,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from storlab.analysis.claims.data import Claim, ClaimVerdict, Expected
 from storlab.analysis.compare import failed_of
+from storlab.analysis.data import Claim, ClaimVerdict, Expected
 from storlab.analysis.design import ClaimSpec, Design
 from storlab.analysis.judging import Case
 from storlab.analysis.questions import Catalogue, Planned, level_names, matching, plan

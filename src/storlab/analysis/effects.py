@@ -1,29 +1,31 @@
 """Effects of factors: the share of a metric's variation that each factor and each interaction makes.
 
 The model is that of a randomised block design, on logarithms (effects of storage multiply): fixed effects of the
-factors and their interactions, a random effect of the round, independent residuals. A term with sum of squares SS and
-df degrees of freedom, over N trials, makes the variance
+factors and their interactions, a random effect of the round, independent residuals. A term with sum of squares SS
+and df degrees of freedom, over N trials, makes the variance
 
     max(0, (SS − df·σ²) ÷ N)
 
 with σ² that of the residuals: Hays' correction, without which a factor that does nothing would get a share as well.
-Its share is that variance by the sum of those of all terms, of rounds and of residuals. SS is Wald's statistic of the
-term × σ²: in a balanced design the sum of squares of the usual analysis of variance, otherwise that of type III.
+Its share is that variance by the sum of those of all terms, of rounds and of residuals. SS is Wald's statistic of
+the term × σ²: in a balanced design the sum of squares of the usual analysis of variance, otherwise that of type
+III.
 
-Variances are those of restricted maximum likelihood (REML), for balanced and unbalanced designs alike: see ``mixed``.
-Where every round has every cell they are those of the analysis of variance (Searle, Casella and McCulloch 1992,
-"Variance Components", section 3.8): σ² is the mean square of residuals, the variance of rounds is (MS of rounds − σ²) ÷
-cells, and where that would be negative, it is 0 and both are pooled.
+Variances are those of restricted maximum likelihood (REML), for balanced and unbalanced designs alike: see
+``mixed``. Where every round has every cell they are those of the analysis of variance (Searle, Casella and
+McCulloch 1992, "Variance Components", section 3.8): σ² is the mean square of residuals, the variance of rounds is
+(MS of rounds − σ²) ÷ cells, and where that would be negative, it is 0 and both are pooled.
 
-Where cells of a round share what is set up once for them, such as a boot, that has a random effect as well: ``blocks``.
+Where cells of a round share what is set up once for them, such as a boot, that has a random effect as well:
+``blocks``.
 
-The design is columns of a linear model: sum-to-zero contrasts of factors and of their pairs, added one by one, factors
-before interactions. One whose columns are not new, because its levels vary together with those of terms before it,
-is indistinguishable from them and is left out.
+The design is columns of a linear model: sum-to-zero contrasts of factors and of their pairs, added one by one,
+factors before interactions. One whose columns are not new, because its levels vary together with those of terms
+before it, is indistinguishable from them and is left out.
 
 Sources: Montgomery, "Design and Analysis of Experiments", chapters 4 and 5. Hays 1963, "Statistics for
-Psychologists", for ω². Olejnik and Algina 2003, "Generalized eta and omega squared statistics". Jain 1991, "The Art of
-Computer Systems Performance Analysis", chapter 17, on allocation of variation.
+Psychologists", for ω². Olejnik and Algina 2003, "Generalized eta and omega squared statistics". Jain 1991, "The Art
+of Computer Systems Performance Analysis", chapter 17, on allocation of variation.
 """
 
 from __future__ import annotations
@@ -36,12 +38,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from storlab.analysis.data import Effects, LevelMean, Part, Share
 from storlab.analysis.design import MIN_ROUNDS, Design, Levels
-from storlab.analysis.effects.blocks import BlockComponents, fit_blocks, share_something
-from storlab.analysis.effects.data import Effects, LevelMean, Part, Share
-from storlab.analysis.effects.mixed import Components, fit
 from storlab.analysis.estimates import Recorded
 from storlab.analysis.stats.anytime import ROUNDING, Floats
+from storlab.analysis.stats.mixed import BlockComponents, Components, fit, fit_blocks, share_something
 from storlab.findings import AnyFinding
 from storlab.findings.answers import Aliased, EffectsDoubt
 from storlab.findings.rounds import TooFewRounds

@@ -11,9 +11,12 @@ import numpy as np
 from storlab.analysis.stats.anytime import Floats, half_width, spread
 from storlab.analysis.summary import Comparison, Difference, FactDifference, Moves, Underneath
 from storlab.analysis.verdict import safe_exp
-from storlab.analysis.why.evidence import (
+from storlab.analysis.watched import (
     Named,
     Paired,
+    Watch,
+    Watched,
+    is_amount,
     moves_together,
     named,
     paired,
@@ -22,7 +25,6 @@ from storlab.analysis.why.evidence import (
     says_the_same,
     sizes,
 )
-from storlab.analysis.why.watched import Watch, Watched, is_amount
 from storlab.findings.answers import NotExamined
 from storlab.metrics import Key
 

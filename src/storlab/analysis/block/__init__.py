@@ -1,1 +1,0 @@
-"""What requests to block devices were: their sizes and their alignment, over rounds."""

@@ -1,1 +1,0 @@
-"""Claims of a study, each with its answer."""

@@ -1,1 +1,0 @@
-"""Effects of factors: whose variation a metric's variation is."""

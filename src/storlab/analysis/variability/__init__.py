@@ -1,1 +1,0 @@
-"""How much samples vary within trials."""
