@@ -12,9 +12,10 @@ from unittest.mock import AsyncMock
 import pytest
 from tools.limits_reference import reference
 
-import storlab.cli.import_.files as importing
 import storlab.run.planning.plan as planning
 from storlab import limits
+from storlab.cli.import_ import files as importing
+from storlab.cli.import_ import paths
 from storlab.errors import RecordsError, StorlabError
 from storlab.nodes.agent.protocol import Answer, Data, Done, Event, Exited, Sampled, Stdout
 from storlab.nodes.identity import Machine, NodeIdentity
@@ -30,7 +31,7 @@ from storlab.study import study as studies
 from storlab.study.factors import Factor, Level
 from storlab.study.substitution import Outgrown, Substitution
 from storlab.study.toml_text import read_toml
-from storlab.tools.registry import importer_of
+from storlab.tools.kinds import importer_of
 
 SOUND = 'title = "x"\nstack = [{ layer = "directory" }]\n[workload.load]\nfio = { rw = "write", size = "1M" }\n'
 DISK = '[nodes.n]\nkind = "vm"\nextra.d = { count = N, stack = [{ layer = "file", size = "1M"}, { layer = "nvme" }] }\n'
@@ -77,9 +78,9 @@ def journal(path: Path, size: int) -> object:
 
 
 def folder(monkeypatch: pytest.MonkeyPatch, path: Path, count: int) -> object:
-    monkeypatch.setattr(importing, "all_files", lambda _: [path] * count)
-    monkeypatch.setattr(importing, "head_of", lambda _: b'{"fio version" : "fio-3.33"')
-    return importing._files(importer_of("fio"), path)
+    monkeypatch.setattr(paths, "all_files", lambda _: [path] * count)
+    monkeypatch.setattr(paths, "head_of", lambda _: b'{"fio version" : "fio-3.33"')
+    return paths.files_of(importer_of("fio"), path)
 
 
 def compared(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
@@ -141,7 +142,7 @@ TRIED: dict[str, Try] = {
     "RECORD": lambda n, path, _: read_file(file_of(path / "f", n), limits.RECORD),
     "RAW": lambda n, path, _: read_file(file_of(path / "f", n)),
     "LINE": lambda n, path, _: list(lines_of(file_of(path / "f", n))),
-    "IMPORTED": lambda n, path, _: importing._read(file_of(path / "f", n)),
+    "IMPORTED": lambda n, path, _: paths.head_or_all(file_of(path / "f", n), importer_of("fio")),
     "IMPORTED_TOGETHER": lambda n, path, _: importing._refuse_too_much(
         [file_of(path / "a", n - 5), file_of(path / "b", 5)]
     ),

@@ -66,17 +66,17 @@ from storlab.suites.run.own_files import read_own_expectations
 from storlab.suites.runfile import RunfileError
 from storlab.suites.selection import parse_tags
 from storlab.suites.zts_text import console_line, read_results
-from storlab.tools.fio.histogram_log import read_histogram_logs
+from storlab.tools.fio.histogram import read_histogram_logs
+from storlab.tools.kinds import is_fio_log, signatures_of
 from storlab.tools.load_averages import parse_host_loads
 from storlab.tools.log_writes import read_log
 from storlab.tools.pcap.text import Text
-from storlab.tools.signatures import is_fio_log, signatures_of
 from storlab.tools.table.suggest import suggestion_for
 from storlab.tools.zfs import parse_counters, parse_histograms, parse_pool_look, parse_transaction_groups
 from storlab.tools.zfs_perf import parse_config, parse_zpool_iostat
 from storlab.workloads.base import NAME as EXIT_FILE
 from storlab.workloads.base import OptionError
-from storlab.workloads.fio.checking import bad_option, complaint
+from storlab.workloads.fio.reach import bad_option, complaint
 from storlab.workloads.ledger import read_commits
 from suite.samples import REPORT, RUNFILE, attempt, sayings, suite_of
 from suite.test_adapters import QUICK

@@ -38,12 +38,11 @@ from storlab.run.recovery.journal import read_pending
 from storlab.tools.fio.log_lines import is_cut
 from storlab.tools.fio.logs import read_series
 from storlab.tools.fio.operations import longest_gap, read_operations
+from storlab.tools.kinds import importer_of
 from storlab.tools.log_writes import Flag
-from storlab.tools.pcap.agent_output import decode
-from storlab.tools.pcap.capture import capture_of
+from storlab.tools.pcap.capture import capture_of, decode
 from storlab.tools.pcap.importer import part_of
-from storlab.tools.pgbench.results import read_pgbench
-from storlab.tools.registry import importer_of
+from storlab.tools.pgbench.importer import read_pgbench
 from storlab.workloads.base import NAME as EXIT_FILE
 from storlab.workloads.base import elapsed_values, read_exit
 from storlab.workloads.bonnie import BonnieWorkload

@@ -27,7 +27,7 @@ from storlab.suites.records.sources import read_console
 from storlab.suites.zts_text import console_line
 from storlab.tools.fio.logs import read_series
 from storlab.tools.importer import Part
-from storlab.tools.registry import importer_of
+from storlab.tools.kinds import importer_of
 from suite.samples import attempt
 
 

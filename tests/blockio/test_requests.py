@@ -23,7 +23,7 @@ from storlab.blockio.requests import (
 )
 from storlab.blockio.text import linear_histogram, log2_histogram, percent, share_table, tables
 from storlab.measurements import REQUEST_COLUMNS
-from storlab.tools.blkalgn.file import blkalgn_json
+from storlab.tools.blkalgn import blkalgn_json
 
 Request = tuple[str, int, int]  # operation, offset, length; bytes
 

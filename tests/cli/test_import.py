@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 
 from importing.test_virtiofs_tests import terse
 from storlab import open_run
-from storlab.cli.import_.options import ImportOptions
-from storlab.cli.import_.plain import KINDS, plain_options
-from storlab.tools.bonnie.results import read_bonnie
+from storlab.cli.import_.options import PLAIN, ImportOptions, plain_options
+from storlab.tools.bonnie.importer import read_bonnie
 from study.program import Ran, call
 
 TESTS = Path(__file__).parent.parent
@@ -331,7 +330,7 @@ def test_a_folder_of_fio_is_known_by_its_files() -> None:
 
 WORDS = ["a.txt", "b c", "--label", "--label=x", "--factor", "f=1,2", "--out", "run", "--interleaved", "--help", "-x"]
 CALLS = st.tuples(
-    st.sampled_from([*KINDS, "csv", "nothing"]), st.lists(st.sampled_from([*WORDS, "", "--", "-"]), max_size=7)
+    st.sampled_from([*PLAIN, "csv", "nothing"]), st.lists(st.sampled_from([*WORDS, "", "--", "-"]), max_size=7)
 )
 
 
@@ -350,7 +349,7 @@ def test_what_is_read_plainly_is_what_typer_reads(asked: tuple[str, list[str]]) 
         assert by_typer(kind, *words) == (Ran(0, "", ""), plain)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", PLAIN)
 def test_usual_calls_are_plain(kind: str) -> None:
     words = ["a", "--label", "x", "b", "--label", "y", "--factor", "sack=on,off", "--interleaved", "--out", "run"]
     assert plain_options([kind, *words]) == by_typer(kind, *words)[1] is not None

@@ -277,7 +277,7 @@ def test_a_log_that_goes_away_before_it_is_used_is_named(moment: str, monkeypatc
         copy_durably(source, target)
 
     if moment == "read":
-        monkeypatch.setattr("storlab.tools.fio.beside.is_cut", read)
+        monkeypatch.setattr("storlab.tools.fio.importer.is_cut", read)
     else:
         monkeypatch.setattr("storlab.records.imported.copy_durably", copied)
     said = refused("fio", "logs/x.json", "--out", "run")

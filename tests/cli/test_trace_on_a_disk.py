@@ -20,7 +20,7 @@ from laboratory.block import LoopDisk, loop_disk, traced
 from storlab.blockio.trace_output import EVENT_COLUMNS, decode_output
 from storlab.cli.trace.child import own_group
 from storlab.measurements import REQUEST_COLUMNS
-from storlab.tools.blkalgn.file import read_blkalgn
+from storlab.tools.blkalgn import read_blkalgn
 from study.program import PROGRAM, program
 
 SIZE = 64 * 1024**2

@@ -41,7 +41,7 @@ from storlab.probes.subject import Subject
 from storlab.probes.tcp.probe import TcpProbe
 from storlab.registry import layer_types, node_kinds, probe_types, workload_types
 from storlab.run.recovery.undoing import undo_table
-from storlab.tools.registry import importers
+from storlab.tools.kinds import importers
 from storlab.workloads.base import exit_bytes
 from tcp import lines
 

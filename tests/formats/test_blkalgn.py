@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from laboratory.samples import sample
 from storlab.blockio.requests import DiskHistograms, joint_alignment
 from storlab.errors import ParseError
-from storlab.tools.blkalgn.file import Dialect, blkalgn_json, read_blkalgn
+from storlab.tools.blkalgn import Dialect, blkalgn_json, read_blkalgn
 
 Request = tuple[int, int]  # offset, length
 

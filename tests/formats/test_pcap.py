@@ -28,8 +28,7 @@ from storlab.agent_binary import agent_path
 from storlab.errors import MissingTool, ParseError
 from storlab.metrics import HISTOGRAMS, Specs
 from storlab.tools.importer import Part
-from storlab.tools.pcap.agent_output import decode
-from storlab.tools.pcap.capture import Capture, Talk, read_capture
+from storlab.tools.pcap.capture import Capture, Talk, decode, read_capture
 from storlab.tools.pcap.importer import PcapImporter
 from storlab.tools.pcap.text import PIECE
 

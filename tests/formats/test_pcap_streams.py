@@ -12,8 +12,7 @@ from ipaddress import ip_address
 import pytest
 
 from storlab.agent_binary import agent_path
-from storlab.tools.pcap.capture import Capture, read_capture
-from storlab.tools.pcap.mss import estimate
+from storlab.tools.pcap.capture import Capture, estimate, read_capture
 
 CLIENT, SERVER = ("10.0.0.1", 700), ("10.0.0.2", 2049)
 FIN, SYN, RST, PUSH, ACK = 1, 2, 4, 8, 16

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from storlab.measurements import Measurements
 from storlab.tools.importer import Part
-from storlab.tools.registry import importer_of
+from storlab.tools.kinds import importer_of
 from study.program import Ran, call
 
 GOLDEN = Path(__file__).parent / "golden"

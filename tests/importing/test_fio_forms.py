@@ -17,9 +17,9 @@ from formats.fio.samples import golden, values
 from storlab import open_run
 from storlab.errors import ParseError
 from storlab.report.plots import Run
-from storlab.tools.fio.normal.told import told_of
+from storlab.tools.fio.normal_lines import told_of
+from storlab.tools.kinds import signatures_in
 from storlab.tools.passed_on import as_shown, labels_of, peeled
-from storlab.tools.signatures import signatures_in
 from study.program import call
 
 from . import taken

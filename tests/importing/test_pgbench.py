@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from laboratory.samples import sample
 from storlab.errors import ParseError
 from storlab.tools.importer import Part
-from storlab.tools.pgbench.importer import PgbenchImporter
-from storlab.tools.pgbench.results import read_pgbench
+from storlab.tools.pgbench.importer import PgbenchImporter, read_pgbench
 
 from . import GOLDEN, read, series
 
@@ -79,7 +78,7 @@ def test_the_logs_of_all_threads_are_one_run(own: str, folder: Path) -> None:
         shutil.copy(GOLDEN / (name if name in LOGS else LOGS[0]), folder / name)
     importer, text = PgbenchImporter(), (folder / own).read_bytes()
     others = [name for name in (*LOGS, "pgbench_log.72") if name != own]
-    assert importer.beside_named(own, text, others) == [name for name in LOGS if name != own]
+    assert importer.beside(own, text, others) == [name for name in LOGS if name != own]
     (part,) = importer.read_beside(importer.read(text, own, {}), folder, str(folder / own))
     assert (part.measured.totals()["transactions"], part.measured.histograms["count"].sum()) == (40, 40)
     ends = [int(line.split()[4]) * 10**6 + int(line.split()[5]) for line in (text + _other(own)).splitlines()]
@@ -99,7 +98,7 @@ def test_the_logs_beside_a_summary_count_where_they_have_as_many_transactions(fo
     for count, has in ((b"40", True), (b"3552", False)):
         (folder / "out.txt").write_bytes(summary.replace(b"processed: 3552", b"processed: " + count))
         text = (folder / "out.txt").read_bytes()
-        assert importer.beside_named("out.txt", text, LOGS) == list(LOGS)
+        assert importer.beside("out.txt", text, LOGS) == list(LOGS)
         (part,) = importer.read_beside(importer.read(text, "x", {}), folder, str(folder / "out.txt"))
         assert ("latency.p99" in part.measured.totals()) is has
         assert any("40 transactions and not its 3552" in each for each in part.measured.warnings) is not has

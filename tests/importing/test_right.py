@@ -14,7 +14,7 @@ from attacks.odd_files import bounded
 from formats.fio.samples import GOLDEN as OF_FIO
 from storlab.errors import ParseError
 from storlab.tools.importer import Part
-from storlab.tools.signatures import HEAD, is_fio_log, signatures_of
+from storlab.tools.kinds import HEAD, is_fio_log, signatures_of
 from study.program import call
 
 from . import GOLDEN, read

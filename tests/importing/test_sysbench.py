@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from storlab import open_run
 from storlab.tools.cells import primary_of
+from storlab.tools.sysbench.blocks import LAYOUTS, Test, alike, each, read_intervals
 from storlab.tools.sysbench.importer import SysbenchImporter
-from storlab.tools.sysbench.intervals import LAYOUTS, Test, alike, each, read_intervals
 from study.program import call
 
 from . import GOLDEN, read, read_one, series

@@ -18,7 +18,7 @@ from laboratory.samples import sample
 from storlab.errors import ParseError
 from storlab.tools.cells import primary_of
 from storlab.tools.importer import Part
-from storlab.tools.signatures import signatures_of
+from storlab.tools.kinds import signatures_of
 from storlab.tools.table.importer import TableImporter
 from storlab.tools.table.suggest import suggestion_for
 

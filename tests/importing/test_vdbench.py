@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attacks.odd_files import bounded
-from storlab.tools.vdbench.flatfile import is_flatfile
-from storlab.tools.vdbench.runs import METRICS, done
+from storlab.tools.vdbench.runs import METRICS, done, is_flatfile
 
 from . import GOLDEN, read, series
 

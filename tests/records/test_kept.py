@@ -340,7 +340,7 @@ def test_a_folder_that_cannot_be_written_has_its_report(run: RunFolder, monkeypa
 
 
 def test_an_imported_run_is_read_again_where_its_file_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from storlab.tools.blkalgn.importer import BlkalgnImporter
+    from storlab.tools.blkalgn import BlkalgnImporter
 
     calls, real = [], BlkalgnImporter.read
 

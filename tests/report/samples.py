@@ -25,7 +25,7 @@ from storlab.report.charts.theme import Chart
 from storlab.report.model.input import ReportInput
 from storlab.timeseries.findings import findings
 from storlab.timeseries.variability import Floats, variability
-from storlab.tools.sysbench.metrics import DECLARED
+from storlab.tools.sysbench.importer import DECLARED
 
 from .sample_run import declared
 

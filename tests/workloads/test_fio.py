@@ -20,7 +20,7 @@ from storlab.nodes.kinds.local import local_node
 from storlab.nodes.node import Node
 from storlab.workloads.base import OptionError, RunContext, exit_bytes
 from storlab.workloads.fio import options as fio_options
-from storlab.workloads.fio.checking import complaint
+from storlab.workloads.fio.reach import complaint
 from storlab.workloads.fio.workload import FioWorkload
 
 GOLDEN = Path(__file__).parent / "golden"

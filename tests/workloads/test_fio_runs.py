@@ -13,16 +13,15 @@ from formats.fio.samples import counts, read_lines, run_fio, values
 from storlab.errors import CommandFailed, DiskFull, TrialError
 from storlab.measurements import Measurements
 from storlab.tools.fio.blocks import NO_LATENCY
+from storlab.tools.fio.log_lines import AT_ONCE, Phases
 from storlab.tools.fio.logs import find_logs, read_series
 from storlab.tools.fio.metrics import Direction
 from storlab.tools.fio.metrics import Job as Reported
 from storlab.tools.fio.operations import longest_gap, read_operations
 from storlab.tools.fio.output import parse_fio, read_report
-from storlab.tools.fio.phases import AT_ONCE, Phases
 from storlab.workloads.fio.layout import files_of
 from storlab.workloads.fio.options import Job, Option, jobs_of, sections_of
-from storlab.workloads.fio.phases import phases_of
-from storlab.workloads.fio.results import UNKNOWN_STARTS, read_results
+from storlab.workloads.fio.results import UNKNOWN_STARTS, phases_of, read_results
 from workloads import left
 
 FOUR_JOBS = ("--name=rand", "--ioengine=null", "--rw=randrw", "--bs=4k", "--size=8M", "--numjobs=4")

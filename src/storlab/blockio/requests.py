@@ -134,7 +134,6 @@ def _shares_at(data: pl.DataFrame, unit: int, by: Sequence[str]) -> pl.DataFrame
 
 
 def by_length(requests: pl.DataFrame, by: Sequence[str] = ("operation",)) -> pl.DataFrame:
-    """Number of data requests of each length: ``by``, ``length``, ``count``, ordered."""
     return added_up(data_requests(requests), [*by, "length"]).select(*by, "length", "count")
 
 

@@ -38,7 +38,6 @@ def totals(requests: pl.DataFrame) -> str:
 
 
 def disk_tables(disk: str, histograms: DiskHistograms) -> str:
-    """Granularity and alignment of one disk's requests. Those without data have neither, and a line of their own."""
     name = printable(disk)
     lines = [f"I/O Granularity Histogram for Device {name}", f"Total I/Os: {histograms.total}"]
     lines += linear_histogram(histograms.granularity)
@@ -140,7 +139,6 @@ class EventForm:
 
     @property
     def heading(self) -> str:
-        """The names of the columns; ``LBA`` is the offset in bytes, as blkalgn prints it."""
         return self._line(_HEADINGS)
 
     @property
@@ -185,13 +183,11 @@ _DISK_WIDE = "its requests are listed as {whole}'s, with their offsets on the wh
 
 
 def without_requests(disk: str, underlying: Sequence[str] = ()) -> str:
-    """The sentence for a disk without ``/sys/block/DISK/mq``; ``underlying``: the disks that it lies on."""
     goes = f", before it goes to {', '.join(underlying)}" if underlying else ""
     return f"{disk} makes no requests of its own (it is bio-based): what it gets is counted bio by bio{goes}"
 
 
 def of_partition(disk: str, whole: str, start: int) -> str:
-    """The sentence for a partition, which begins at sector ``start`` (of 512 bytes)."""
     said = f"{disk} is a partition of {whole}: {_DISK_WIDE.format(whole=whole)}"
     return f"{said}; {off_boundary(disk, start)}" if is_off_boundary(start) else said
 
@@ -202,7 +198,6 @@ def is_off_boundary(start: int) -> bool:
 
 
 def off_boundary(disk: str, start: int) -> str:
-    """The sentence on such a partition."""
     offset = start * _SECTOR
     unit = next(unit for unit in UNITS if offset % unit)
     return (
@@ -212,7 +207,6 @@ def off_boundary(disk: str, start: int) -> str:
 
 
 def counted_twice(disk: str, underlying: Sequence[str]) -> str:
-    """The sentence for a disk that lies on others which are watched as well."""
     return (
         f"{disk} lies on {', '.join(underlying)}, and both are watched: what goes through both is counted twice, "
         "and shares are of all of it"

@@ -110,11 +110,9 @@ class Counts(msgspec.Struct, frozen=True, tag_field="event", tag="counts"):
     kernel_latency: tuple[LatencyRow, ...] = ()
 
     def request_frame(self) -> pl.DataFrame:
-        """``REQUEST_COLUMNS``, each key once."""
         return request_frame(self.request_rows())
 
     def latency_frame(self) -> pl.DataFrame:
-        """``LATENCY_COLUMNS``, each bin once."""
         return _latency_frame(self.latency)
 
     def frames_by_issuer(self) -> ByIssuer:
@@ -147,7 +145,6 @@ _DECODER: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
 
 
 def lost_sentences(lost: Lost) -> tuple[str, ...]:
-    """What is not in the counts, in sentences."""
     said = (
         (lost.full, "{} requests did not fit into the tracer's table: the counts are too low by that number"),
         (lost.missed, "{} times the kernel could not run the tracer: the counts may be too low by as many"),
@@ -184,7 +181,6 @@ def event_alignment(operation: str, length: int, sector: int) -> int | None:
 
 
 def event_frame(events: Iterable[Event]) -> pl.DataFrame:
-    """``EVENT_COLUMNS``, in order of time."""
     rows = [
         (ns / 1e9, disk, op, flags, length, sector * SECTOR, event_alignment(op, length, sector), pid, comm)
         for disk, op, flags, length, sector, pid, comm, ns in events
@@ -204,7 +200,6 @@ class Output(NamedTuple):
         return max(self.counts.monotonic_ns - self.started.monotonic_ns, 0) / 1e9
 
     def warnings(self) -> tuple[str, ...]:
-        """What a reader of the counts must know, in sentences."""
         end = "the tracer did not end cleanly: what came after its last count is missing"
         return (*(() if self.counts.final else (end,)), *lost_sentences(self.counts.lost))
 

@@ -48,12 +48,18 @@ def _import_plainly() -> bool:
     """Whether it was a call that needs no Typer, which is done then."""
     if sys.argv[1:2] != ["import"] or _COMPLETING in os.environ:
         return False
-    from storlab.cli.import_.plain import import_plainly, plain_options
+    from storlab.cli.import_.options import plain_options
 
     options = plain_options(sys.argv[2:])
-    if options is not None:
-        import_plainly(options)
-    return options is not None
+    if options is None:
+        return False
+    from storlab.cli.import_.files import import_files
+    from storlab.cli.output import one_thread_for_algebra
+    from storlab.cli.status import explaining
+
+    one_thread_for_algebra()
+    explaining(lambda: import_files(options))
+    return True
 
 
 def _refuse_too_little_memory() -> None:

@@ -19,7 +19,7 @@ from storlab.records.run_folder import RunFolder, TrialRecord, refuse_linked_raw
 from storlab.tools.clients import as_one
 from storlab.tools.imported import Imported, ImportedFile, ImportedTrial
 from storlab.tools.importer import Deferred, Importer, Part, said_of_files
-from storlab.tools.registry import importer_of
+from storlab.tools.kinds import importer_of
 from storlab.version import __version__
 
 if TYPE_CHECKING:

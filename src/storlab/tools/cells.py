@@ -5,7 +5,9 @@ That cells took turns is their user's word. It is held against the times that fi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -13,14 +15,56 @@ from pathlib import Path
 
 import msgspec
 
+from storlab.amounts import parse_duration, parse_size
 from storlab.errors import UserError
 from storlab.grouping import grouped
 from storlab.text import first
 from storlab.tools.clients import Place, end_of, is_within, named, notes_on, overlapping, trials_of_clients
-from storlab.tools.contradictions import plain_name, refuse_contradictions
 from storlab.tools.imported import Imported, ImportedFile, ImportedTrial, Order
 from storlab.tools.importer import HEADING, Importer, Part
-from storlab.tools.registry import importer_of
+from storlab.tools.kinds import importer_of
+
+_BETWEEN = re.compile(r"[\s_/-]+")
+_SWITCHES = ({"1", "yes", "on", "true", "enabled"}, {"0", "no", "off", "false", "disabled"})
+_NUMBER = re.compile(r"\d{1,15}(?:\.\d{1,15})?")
+
+
+def refuse_contradictions(files: Sequence[ImportedFile], read: Sequence[Sequence[Part]]) -> None:
+    """Raise ``UserError`` where a factor has the name of a setting that a file gives another value; ``read`` is what
+    each file was read as.
+    """
+    for file, parts in zip(files, read, strict=True):
+        given = {plain_name(name): (name, level) for name, level in file.levels.items()}
+        for number, part in enumerate(parts, start=1):
+            for trait, value in part.traits.items():
+                name, level = given.get(plain_name(trait), ("", value))
+                if not _same(level, value):
+                    of = f"trial {number} of {file.name}" if len(parts) > 1 else file.name
+                    raise UserError(
+                        f"--factor {name}: {of} itself says {trait} = {value}, and not {level}. Leave the option out, "
+                        "as settings in which files differ become factors by themselves; or choose another name if "
+                        "something else is meant"
+                    )
+
+
+def plain_name(name: str) -> str:
+    """By which ``block size`` and ``block_size`` are the same."""
+    return _BETWEEN.sub("", name).casefold()
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two ways to write a setting mean the same, such as ``4k`` and ``4096``, ``15m`` and ``900 s``."""
+    one, other = one.strip().casefold(), other.strip().casefold()
+    return one == other or any({one, other} <= words for words in _SWITCHES) or bool(_numbers(one) & _numbers(other))
+
+
+def _numbers(text: str) -> set[float]:
+    found = {float(text)} if _NUMBER.fullmatch(text) else set[float]()
+    for parse in (parse_size, parse_duration):
+        with suppress(ValueError):
+            found.add(float(parse(text)))
+    return found
+
 
 _LONGEST = 63
 _SHOWN = 3
@@ -81,7 +125,6 @@ def _require_repeats(trials: Sequence[Measured], cells: int) -> None:
 
 
 def _require_times(ordered: Sequence[Measured]) -> None:
-    """Where files name their times: in that order, and none at the same time as another."""
     timed = [(trial, trial.part.started) for trial in ordered if trial.part.started is not None]
     for (one, began), (other, later) in pairwise(timed):
         if later < began:
@@ -124,7 +167,6 @@ def _require_turns(ordered: Sequence[Measured], cells: int, order: Order) -> Non
 
 
 def _require_numbers(ordered: Sequence[Measured], cells: int) -> None:
-    """Where files number their rounds: these are the turns."""
     turn_of: dict[int, int] = {}
     number_of: dict[int, int] = {}
     for at, trial in enumerate(ordered):
@@ -193,7 +235,7 @@ def _assembled(kind: str, files: Sequence[ImportedFile], read: Sequence[Sequence
     factors, cells, measured = _design(importer, files, read, levels)
     primary = primary_of(importer, read)
     said = tuple(importer.notes([part for parts in read for part in parts]))
-    also = _also(followed)
+    also = [f"Set-ups differ in {name} as well ({first(told, '; ')})." for name, told in followed.items()]
     if not interleaved:
         groups = at_once(measured)
         if groups:
@@ -213,11 +255,15 @@ def _assembled(kind: str, files: Sequence[ImportedFile], read: Sequence[Sequence
 def _design(
     importer: Importer, files: Sequence[ImportedFile], read: Sequence[Sequence[Part]], levels: Levels
 ) -> tuple[dict[str, tuple[str, ...]], dict[Place, int], list[Measured]]:
-    """Factors, the cell of each part, and all of them as trials."""
     factors = _factors(list(levels.values()), importer.published)
     cells = _numbered(levels, factors, ordered=bool(importer.published))
     measured = [
-        Measured(_place(files[file], part, len(read[file])), _in_words(each), cells[file, part], read[file][part])
+        Measured(
+            files[file].name if len(read[file]) == 1 else f"{files[file].name}, trial {part + 1}",
+            _in_words(each),
+            cells[file, part],
+            read[file][part],
+        )
         for (file, part), each in levels.items()
     ]
     return factors, cells, measured
@@ -263,7 +309,6 @@ def _numbered(levels: Levels, factors: Mapping[str, Sequence[str]], *, ordered: 
 
 
 def primary_of(importer: Importer, read: Sequence[Sequence[Part]]) -> str:
-    """The metric that a report of these parts begins with."""
     metrics = [part.metrics for parts in read for part in parts if len(part.metrics)]
     found = next((name for name in importer.primary if any(name in each for each in metrics)), None)
     return found or (str(metrics[0][0]) if metrics else next(iter(importer.primary), ""))
@@ -277,7 +322,6 @@ def _no_repeats(trials: Sequence[Measured], groups: Sequence[Sequence[int]], imp
 
 
 def _unlike(trials: Sequence[Measured]) -> Iterator[str]:
-    """Of cells whose trials say that they may not be repeats: by other versions of their tool, under other headings."""
     said = ((trial.levels, fact) for trial in trials for fact in trial.part.found.facts.items())
     of_cell = grouped((levels, fact) for levels, fact in said if fact[0] == HEADING or fact[0].endswith("version"))
     for levels, facts in of_cell.items():
@@ -289,12 +333,7 @@ def _unlike(trials: Sequence[Measured]) -> Iterator[str]:
                 )
 
 
-def _also(followed: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    return tuple(f"Set-ups differ in {name} as well ({first(told, '; ')})." for name, told in followed.items())
-
-
 def _levels(files: Sequence[ImportedFile], read: Sequence[Sequence[Part]], differing: Sequence[str]) -> Levels:
-    """Those that their user gave, those that files name, and the traits in which they differ."""
     given = dict.fromkeys(name for file in files for name in file.levels)
     own = dict.fromkeys(name for parts in read for part in parts for name in part.levels)
     both = [name for name in own if name in given]
@@ -311,7 +350,6 @@ def _levels(files: Sequence[ImportedFile], read: Sequence[Sequence[Part]], diffe
 
 
 def _differing(read: Sequence[Sequence[Part]]) -> list[str]:
-    """The traits in which parts differ, one that is only said of some among them."""
     everything = [part.traits for parts in read for part in parts]
     names = dict.fromkeys(name for traits in everything for name in traits)
     return [name for name in names if len({traits.get(name) for traits in everything}) > 1]
@@ -320,7 +358,6 @@ def _differing(read: Sequence[Sequence[Part]]) -> list[str]:
 def _followed(
     files: Sequence[ImportedFile], read: Sequence[Sequence[Part]], differing: Sequence[str]
 ) -> dict[str, list[str]]:
-    """Traits that are the same wherever a file's user said the same; and what they are, in words."""
     found = {}
     for name in differing:
         values: dict[str, dict[str, None]] = {}
@@ -335,7 +372,6 @@ def _followed(
 def _rounds(
     files: Sequence[ImportedFile], read: Sequence[Sequence[Part]], levels: Levels, cells: Mapping[Place, int]
 ) -> dict[Place, int]:
-    """Of each part its round, which each cell counts for itself."""
     places: dict[Place, int] = {}
     for own in grouped((cell, at) for at, cell in cells.items()).values():
         rounds = rounds_of_cell([read[file][part] for file, part in own])
@@ -345,10 +381,6 @@ def _rounds(
                 raise UserError(f"{files[member[0]].name}: round {number} of {said} comes twice")
             places[member] = number
     return places
-
-
-def _place(file: ImportedFile, part: int, parts: int) -> str:
-    return file.name if parts == 1 else f"{file.name}, trial {part + 1}"
 
 
 def _in_words(levels: Mapping[str, str]) -> str:

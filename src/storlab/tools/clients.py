@@ -53,7 +53,6 @@ def trials_of_clients(files: Sequence[ImportedFile], read: Sequence[Sequence[Par
 
 
 def _one_of_each_node(numbers: Sequence[int], files: Sequence[ImportedFile]) -> list[list[int]]:
-    """The first file of each node, then the second of each, and so on."""
     every = grouped((files[number].node, number) for number in numbers)
     most = max(map(len, every.values()))
     for node, own in every.items():
@@ -63,7 +62,6 @@ def _one_of_each_node(numbers: Sequence[int], files: Sequence[ImportedFile]) -> 
 
 
 def _groups(numbers: Sequence[int], read: Sequence[Sequence[Part]]) -> list[list[int]]:
-    """Files that ran at once, of those with these numbers."""
     spans = [(span, number) for number in numbers if (span := _span(read[number])) is not None]
     if len(spans) < len(numbers):
         return [list(numbers)]
@@ -71,7 +69,6 @@ def _groups(numbers: Sequence[int], read: Sequence[Sequence[Part]]) -> list[list
 
 
 def _span(parts: Iterable[Part]) -> tuple[datetime, datetime] | None:
-    """From the first start to the last end, where all parts say them."""
     spans = [(part.started, end_of(part)) for part in parts]
     known = [(start, end) for start, end in spans if start is not None and end is not None]
     if len(known) < len(spans):
@@ -80,7 +77,6 @@ def _span(parts: Iterable[Part]) -> tuple[datetime, datetime] | None:
 
 
 def end_of(part: Part) -> datetime | None:
-    """When it ended, where it says when it began."""
     return None if part.started is None else part.started + timedelta(seconds=part.lasted or 0.0)
 
 
@@ -90,7 +86,6 @@ def is_within(time: datetime, end: datetime) -> bool:
 
 
 def overlapping(spans: Iterable[tuple[tuple[datetime, datetime], T]]) -> list[list[T]]:
-    """Those that ran at once in a group, in the order of their starts; what ran alone by itself."""
     groups: list[list[T]] = []
     until: datetime | None = None
     for (start, end), each in sorted(spans, key=lambda span: span[0]):
@@ -121,7 +116,6 @@ def _names(files: Sequence[ImportedFile], numbers: Sequence[int]) -> str:
 
 
 def named(names: Sequence[str]) -> str:
-    """ "a, b and c", or the first few of them."""
     if len(names) > _NAMED:
         return f"{', '.join(names[:_NAMED])} and {len(names) - _NAMED} others"
     return " and ".join([*filter(None, [", ".join(names[:-1])]), names[-1]])
@@ -140,7 +134,6 @@ def _trials(group: Sequence[int], files: Sequence[ImportedFile], read: Sequence[
 
 
 def _of_loads(parts: Mapping[str, Part], group: Sequence[int], files: Sequence[ImportedFile]) -> Mapping[str, Part]:
-    """Those of clients, without the host's load averages."""
     for file, (name, part) in zip(group, parts.items(), strict=True):
         if bool(part.source) != (files[file].node == HOST):
             held, of = ("load averages", "its host") if part.source else ("results of a load", "a node")
@@ -162,7 +155,6 @@ def _joined(parts: Mapping[str, Part], said: str) -> Part:
 
 
 def as_one(parts: Mapping[str, Part]) -> Part:
-    """How a trial of these clients, by their names, began and ended. What was found is the first one's."""
     each = list(parts.values())
     if len(each) == 1:
         return each[0]
@@ -180,7 +172,6 @@ def as_one(parts: Mapping[str, Part]) -> Part:
 
 
 def _common(parts: Sequence[Part]) -> timedelta | None:
-    """For how long all of them ran, where they say when."""
     starts, ends = [part.started for part in parts], [end_of(part) for part in parts]
     known = [each for each in (*starts, *ends) if each is not None]
     if len(known) < 2 * len(parts):
@@ -189,7 +180,6 @@ def _common(parts: Sequence[Part]) -> timedelta | None:
 
 
 def notes_on(trials: Sequence[Trial], read: Sequence[Sequence[Part]]) -> list[str]:
-    """Sentences on what trials are then, and on clients that were together for a part of the time only."""
     sizes = sorted({sum(not read[file][part].source for file, part in trial.places) for trial in trials})
     said = " to ".join(map(str, dict.fromkeys((sizes[0], sizes[-1]))))
     found = [f"Each trial is what {said} clients did at once: their rates and counts are added up."]

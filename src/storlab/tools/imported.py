@@ -49,7 +49,6 @@ class ImportedTrial(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def places(self) -> list[tuple[int, int]]:
-        """Which parts of which files it is."""
         return [(self.file, self.part), *self.others]
 
 
@@ -71,7 +70,6 @@ class Imported(Struct, frozen=True, forbid_unknown_fields=True):
     whiskers: Annotated[float, Meta(gt=0, le=1000)] = WHISKERS
 
     def __post_init__(self) -> None:
-        """All trials have a level of each factor, and are of one of the files."""
         for trial in self.trials:
             if trial.levels.keys() != self.factors.keys():
                 raise ValueError("its trials have different factors")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -65,8 +65,16 @@ class Part:
 
     @property
     def metrics(self) -> Sequence[str]:
-        """The names of its metrics, in order."""
         return self.found.metrics if isinstance(self.found, Deferred) else self.found.metrics["metric"].to_list()
+
+    def with_found(self, **changes: Any) -> Part:
+        """Itself, with other fields of what was measured."""
+        return replace(self, found=replace(self.measured, **changes))
+
+    def warned(self, *warnings: str, first: bool = False) -> Part:
+        """Itself, with these warnings after its own, or ``first``."""
+        own = self.measured.warnings
+        return self.with_found(warnings=(*warnings, *own) if first else (*own, *warnings))
 
 
 def said_of_files(parts: Iterable[tuple[str, Part]]) -> list[str]:
@@ -107,7 +115,7 @@ class Importer(ABC):
 
     def knows(self, text: bytes) -> bool:
         """Whether a file of a folder is one of the tool's: of its whole text, or of the first 64 KiB."""
-        from storlab.tools.signatures import is_of  # not needed for files that are named
+        from storlab.tools.kinds import is_of  # not needed for files that are named
 
         return is_of(self.kind, text)
 
@@ -119,13 +127,9 @@ class Importer(ABC):
         """What whoever compares all these with others must know, in sentences; part of the report's head."""
         return ()
 
-    def beside(self, text: bytes, names: Collection[str]) -> Sequence[str]:
-        """Which files of the same folder belong to the file whose contents are ``text``, such as logs."""
+    def beside(self, name: str, text: bytes, names: Collection[str]) -> Sequence[str]:
+        """Which of ``names``, files of its folder, belong to the file ``name`` whose contents are ``text``."""
         return ()
-
-    def beside_named(self, name: str, text: bytes, names: Collection[str]) -> Sequence[str]:
-        """As ``beside``, where what belongs to a file follows from its own ``name``."""
-        return self.beside(text, names)
 
     def read_beside(self, parts: Sequence[Part], folder: Path, source: str) -> Sequence[Part]:
         """``parts`` with what the files beside it, in ``folder``, add. Raises ``ParseError`` with file and line."""

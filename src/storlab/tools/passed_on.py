@@ -1,23 +1,24 @@
-"""Text that a tool printed and others passed on: quoted in mail, indented in a page, with time stamps and colours."""
+"""Text that a tool printed and others passed on: quoted in mail, indented in a page, with time stamps and colours.
+
+What stands before each line of a tool's output where something else passed it on: time stamps of CI and of logs,
+names of pods and hosts, the ``> `` of mail, colours.
+
+Such a thing may as well be part of the output itself, as vdbench's times are: so nothing is taken away from text
+that a reader knows as it is. It tries what ``peeled`` yields, in order, and takes the first that it knows.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice
-from typing import TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from storlab.errors import ParseError
 from storlab.text import printable
-from storlab.tools.importer import HEADING, Part
-
-# What stands before each line of a tool's output where something else passed it on: time stamps of CI and of logs,
-# names of pods and hosts, the ``> `` of mail, colours.
-#
-# Such a thing may as well be part of the output itself, as vdbench's times are: so nothing is taken away from text
-# that a reader knows as it is. It tries what ``peeled`` yields, in order, and takes the first that it knows.
+from storlab.tools.importer import HEADING, Importer, Part
 
 _DEPTH = 6  # things before a line, one before the other
 _SEVERAL = 3  # labels, as far as they are named
@@ -100,7 +101,6 @@ def labels_of(text: bytes) -> list[str]:
 
 
 def _stands(form: re.Pattern[bytes], text: bytes) -> bool:
-    """Whether it can be taken from before lines: there is more than one, and all of them name the same."""
     return len(list(islice(form.finditer(text, 0, _SOUGHT), 2))) > 1 and len(_labels(form, text)) < 2
 
 
@@ -151,8 +151,26 @@ def read_passed_on(text: bytes, read: Callable[[bytes], Sequence[Found]], begin:
     return found
 
 
+class TextImporter(Importer):
+    """Of a tool that prints text, which others pass on."""
+
+    begin: ClassVar[bytes] = b""
+    """A pattern of what lines begin with that the tool doesn't indent, where its reader needs that."""
+    binary: ClassVar[str] = ""
+    """What a file with zero bytes in it is, for a message; nothing where they may be in it."""
+
+    @abstractmethod
+    def parts(self, text: bytes, source: str) -> Sequence[tuple[int, Part]]:
+        """All that is in a text as the tool printed it, each with the line on which it begins."""
+
+    def read(self, text: bytes, source: str, options: Mapping[str, Any]) -> Sequence[Part]:
+        if self.binary and b"\0" in text:
+            raise ParseError(self.binary, source)
+        return read_passed_on(text, lambda shown: under_headings(shown, self.parts(shown, source)), self.begin)
+
+
 def under_headings(text: bytes, parts: Sequence[tuple[int, Part]]) -> list[Part]:
-    """Parts, each with the line on which it begins; where they stand under several headings, with their own as a fact.
+    """Where parts stand under several headings, each with its own as a fact.
 
     What a heading means nobody knows but its writer, so it tells no cells apart.
     """
@@ -166,14 +184,11 @@ def under_headings(text: bytes, parts: Sequence[tuple[int, Part]]) -> list[Part]
     said = [next((heading for at, heading in reversed(found) if at <= line), b"") for line, _ in parts]
     if len(set(said)) < 2:
         return [part for _, part in parts]
+    named = (printable(heading.decode(errors="replace")).strip("# ") for heading in said)
     return [
-        _with_fact(part, printable(heading.decode(errors="replace")))
-        for (_, part), heading in zip(parts, said, strict=True)
+        part.with_found(facts={**part.measured.facts, HEADING: heading})
+        for (_, part), heading in zip(parts, named, strict=True)
     ]
-
-
-def _with_fact(part: Part, heading: str) -> Part:
-    return replace(part, found=replace(part.measured, facts={**part.measured.facts, HEADING: heading.strip("# ")}))
 
 
 def _at_margin(text: bytes, begin: bytes) -> bytes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate, product
 from pathlib import PurePosixPath
 from typing import Any, ClassVar
@@ -87,7 +87,6 @@ def read_raw(text: bytes, source: str) -> RawFile:
 
 
 def _run(lines: Sequence[str], source: str, number: int, whole: bool) -> FioRun:
-    """The fio whose lines these are. ``whole``: whether the last of them has an end."""
     if len(lines) == 1 and not whole:  # the file ends within the line, and with it perhaps the job's name
         return FioRun(number, "a job", None, {}, "")
     workload, report = _workload(lines[0], source, number), None
@@ -157,7 +156,7 @@ class VirtiofsTestsImporter(Importer):
         lost = [f"line {run.number}: {run.workload} has no result" for run in file.runs if run.report is None]
         if lost:
             said = f"{'; '.join(lost)}: cut off, and left out"
-            parts[0] = replace(parts[0], found=replace(parts[0].measured, warnings=(said,)))
+            parts[0] = parts[0].warned(said)
         return parts
 
 

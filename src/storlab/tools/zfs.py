@@ -104,7 +104,6 @@ def _head(lines: list[str], source: str) -> tuple[int, int, int]:
 
 
 def _rows(lines: list[str], begin: int, columns: list[str], source: str) -> Iterator[tuple[str, TransactionGroup]]:
-    """The state of each, and what it is as far as it has come."""
     places = [columns.index(name) for name in _COLUMNS]
     last = -1
     for at, line in enumerate(lines[begin:], start=begin + 1):
@@ -158,6 +157,10 @@ def wait_name(direction: str, stage: str) -> str:
     return f"{direction}.{stage}"
 
 
+_WAITS = (*(wait_name(way, stage) for stage in STAGES for way in DIRECTIONS), *MAINTENANCE)
+"""In the order of their columns."""
+
+
 def parse_pool_look(line: str, source: str, at: int = 1) -> PoolLook:
     """A line without its end. Raises ``ParseError``."""
     pool, *words = line.split("\t")
@@ -166,7 +169,8 @@ def parse_pool_look(line: str, source: str, at: int = 1) -> PoolLook:
         some = " or ".join(map(str, _MAINTAINED))
         raise ParseError(f"has {len(words) + 1} columns, and zpool iostat -Hplq prints {some}", source, at)
     numbers = [_number(word, source, at) for word in words]
-    waits, queues = list(_waits(maintained)), QUEUES[: len(QUEUES) - len(MAINTENANCE) + maintained]
+    lacking = len(MAINTENANCE) - maintained
+    waits, queues = _WAITS[: len(_WAITS) - lacking], QUEUES[: len(QUEUES) - lacking]
     times = dict(zip(waits, numbers[_USAGE - 1 :], strict=False))
     rest = numbers[_USAGE - 1 + len(waits) :]
     return PoolLook(
@@ -176,12 +180,6 @@ def parse_pool_look(line: str, source: str, at: int = 1) -> PoolLook:
         {queue: number for queue, number in zip(queues, rest[::2], strict=True) if number is not None},
         {queue: number for queue, number in zip(queues, rest[1::2], strict=True) if number is not None},
     )
-
-
-def _waits(maintained: int) -> Iterator[str]:
-    """In the order of their columns."""
-    yield from (wait_name(direction, stage) for stage in STAGES for direction in DIRECTIONS)
-    yield from MAINTENANCE[:maintained]
 
 
 def _number(word: str, source: str, at: int) -> int | None:
@@ -205,9 +203,8 @@ Bins = dict[tuple[str, int], int]
 """Column and lower bound of a bin (ns or bytes, a power of two or 0) → requests, of all pools."""
 
 KINDS = ("individual", "aggregated")
-_WAITS = (*(wait_name(way, stage) for stage in STAGES for way in DIRECTIONS), *MAINTENANCE)
 _SIZES = tuple(f"{queue}.{kind}" for queue, kind in product(QUEUES, KINDS))
-_ZPOOL_IOSTAT_HISTOGRAMS_COLUMNS: Mapping[What, tuple[tuple[str, ...], ...]] = {
+_HISTOGRAM_COLUMNS: Mapping[What, tuple[tuple[str, ...], ...]] = {
     "waits": tuple(_WAITS[: len(_WAITS) - less] for less in range(len(MAINTENANCE))),
     "sizes": tuple(_SIZES[: len(_SIZES) - 2 * less] for less in range(len(MAINTENANCE))),
 }
@@ -217,7 +214,7 @@ def parse_histograms(text: str, what: What, source: str) -> Bins:
     """All pools together. Raises ``ParseError`` with the line that is none."""
     found: Bins = {}
     pools = 0
-    by_number = {len(columns): columns for columns in _ZPOOL_IOSTAT_HISTOGRAMS_COLUMNS[what]}
+    by_number = {len(columns): columns for columns in _HISTOGRAM_COLUMNS[what]}
     for at, line in enumerate(text.split("\n"), start=1):
         words = line.split("\t")
         if words == [""]:

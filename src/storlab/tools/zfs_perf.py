@@ -5,6 +5,12 @@ TEST is a bug of some versions of the suite, such as 2.3.2: they give basename(1
 unquoted, so it fails, and all tests with the same settings write to the same file.
 
 Source: ``get_suffix``, ``do_collect_scripts`` and ``get_system_config`` in ``perf.shlib``, OpenZFS 0.6.5 to 2.4.
+
+What ``zpool iostat -pv`` prints of one pool, with ``-l`` or without, once or at an interval: zpool-iostat(8).
+
+Two lines of headings: what several columns are about, and the columns. Versions that know more waits have further
+columns, so columns are identified by their headings, which ``-v`` prints for each interval. See
+``print_iostat_header_impl`` in cmd/zpool/zpool_main.c of OpenZFS 2.3.
 """
 
 from __future__ import annotations
@@ -20,18 +26,12 @@ import polars as pl
 
 from storlab.errors import ParseError
 from storlab.measurements import SERIES_COLUMNS, metric_frame
-from storlab.metrics import MetricSpec, Value
+from storlab.metrics import MetricSpec
 from storlab.reading import read_file
 from storlab.text import is_whole, printable
 from storlab.tools.fio.importer import FioImporter
 from storlab.tools.importer import Part
-from storlab.tools.signatures import is_of
-
-# What ``zpool iostat -pv`` prints of one pool, with ``-l`` or without, once or at an interval: zpool-iostat(8).
-#
-# Two lines of headings: what several columns are about, and the columns. Versions that know more waits have further
-# columns, so columns are identified by their headings, which ``-v`` prints for each interval. See
-# ``print_iostat_header_impl`` in cmd/zpool/zpool_main.c of OpenZFS 2.3.
+from storlab.tools.kinds import is_of
 
 _PAIRS = ("capacity", "operations", "bandwidth")
 _WAIT = "_wait"
@@ -125,14 +125,14 @@ _NAMED = "TEST.fio.SYNC.SIZE-ios.N-threads.M-filesystems"
 _UNNAMED = "unnamed"
 _IOSTAT = ".zpool.iostat."
 _INTERVAL = 1.0  # s, of all collectors of the suite
-_ZFS_PERF_WAIT = 1e-9  # s
+_NS = 1e-9  # s
 _SPECS = {
     MetricSpec("pool.read.iops", "1/s", noun="reads of the pool's disks a second"): ("operations read", "", 1.0),
     MetricSpec("pool.write.iops", "1/s", noun="writes to the pool's disks a second"): ("operations write", "", 1.0),
     MetricSpec("pool.read.bandwidth", "B/s"): ("bandwidth read", "", 1.0),
     MetricSpec("pool.write.bandwidth", "B/s"): ("bandwidth write", "", 1.0),
-    MetricSpec("pool.read.wait", "s", "lower", "mean"): ("total_wait read", "operations read", _ZFS_PERF_WAIT),
-    MetricSpec("pool.write.wait", "s", "lower", "mean"): ("total_wait write", "operations write", _ZFS_PERF_WAIT),
+    MetricSpec("pool.read.wait", "s", "lower", "mean"): ("total_wait read", "operations read", _NS),
+    MetricSpec("pool.write.wait", "s", "lower", "mean"): ("total_wait write", "operations write", _NS),
 }
 """What `zpool iostat` says of the pool: metric → column, what its mean is weighted by, and its unit."""
 
@@ -165,10 +165,7 @@ class ZfsPerfImporter(FioImporter):
     def notes(self, parts: Sequence[Part]) -> Sequence[str]:
         return (_OVERWRITTEN,) if any(part.traits.get("test") == _UNNAMED for part in parts) else ()
 
-    def beside(self, text: bytes, names: Collection[str]) -> Sequence[str]:
-        return ()
-
-    def beside_named(self, name: str, text: bytes, names: Collection[str]) -> Sequence[str]:
+    def beside(self, name: str, text: bytes, names: Collection[str]) -> Sequence[str]:
         found = _NAME.fullmatch(name)
         if found is None:
             return ()
@@ -177,9 +174,8 @@ class ZfsPerfImporter(FioImporter):
         return sorted({*own, *({_CONFIG} & set(names))})
 
     def read_beside(self, parts: Sequence[Part], folder: Path, source: str) -> Sequence[Part]:
-        """With the machine's configuration, and what ``zpool iostat`` saw of the pool."""
         name, there = Path(source).name, sorted(path.name for path in folder.iterdir())
-        beside = there if name == self.raw_name else self.beside_named(name, b"", there)
+        beside = there if name == self.raw_name else self.beside(name, b"", there)
         logs = [folder / each for each in beside if _IOSTAT in each]
         parts = [_with_facts(part, folder / _CONFIG) for part in parts]
         # Of a file with several runs of fio, nobody knows which of them a log is of.
@@ -199,18 +195,14 @@ def _test_of(path: Path) -> str | None:
     return own if folder.name == _FOLDER and re.fullmatch(r"(?:random|sequential)_[a-z_]{1,50}", own) else None
 
 
-def _warned(part: Part, *warnings: str) -> Part:
-    return replace(part, found=replace(part.measured, warnings=(*part.measured.warnings, *warnings)))
-
-
 def _with_facts(part: Part, config: Path) -> Part:
     if not config.is_file():
         return part
     try:
         facts = parse_config(read_file(config, _MOST_FACTS), _CONFIG)
     except ParseError as error:
-        return _warned(part, f"{error}; it is left out")
-    return replace(part, found=replace(part.measured, facts={**part.measured.facts, **facts}))
+        return part.warned(f"{error}; it is left out")
+    return part.with_found(facts={**part.measured.facts, **facts})
 
 
 def parse_config(text: bytes, source: str) -> dict[str, object]:
@@ -221,38 +213,32 @@ def parse_config(text: bytes, source: str) -> dict[str, object]:
         raise ParseError(f"is not JSON: {error}", source) from None
     if not isinstance(read, dict):
         raise ParseError("is not an object in JSON", source)
-    return {f"machine {printable(str(name))}": _plain(value) for name, value in read.items()}
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, dict):
-        return {printable(str(name)): printable(str(each)) for name, each in value.items()}
-    return printable(str(value))
+    return {
+        f"machine {printable(str(name))}": {printable(str(key)): printable(str(each)) for key, each in value.items()}
+        if isinstance(value, dict)
+        else printable(str(value))
+        for name, value in read.items()
+    }
 
 
 def _with_pool(part: Part, log: Path) -> Part:
     try:
         intervals = parse_zpool_iostat(read_file(log, _MOST).decode(errors="replace"), log.name)
     except ParseError as error:
-        return _warned(part, f"{error}: it is left out")
+        return part.warned(f"{error}: it is left out")
     if part.status != "done" or not intervals:
         return part
-    measured, metrics = part.measured, list(_values(intervals))
-    return replace(
-        part,
-        found=replace(
-            measured,
-            metrics=pl.concat([measured.metrics, metric_frame(metrics)]),
-            series=pl.concat([measured.series, _series(intervals)]),
-            declared=(*measured.declared, *_SPECS),
-        ),
+    measured = part.measured
+    metrics = [
+        spec.value(mean * unit)
+        for spec, (column, weight, unit) in _SPECS.items()
+        if (mean := mean_of(intervals, column, weight)) is not None
+    ]
+    return part.with_found(
+        metrics=pl.concat([measured.metrics, metric_frame(metrics)]),
+        series=pl.concat([measured.series, _series(intervals)]),
+        declared=(*measured.declared, *_SPECS),
     )
-
-
-def _values(intervals: Sequence[PoolInterval]) -> Iterator[Value]:
-    for spec, (column, weight, unit) in _SPECS.items():
-        if (mean := mean_of(intervals, column, weight)) is not None:
-            yield spec.value(mean * unit)
 
 
 def _series(intervals: Sequence[PoolInterval]) -> pl.DataFrame:

@@ -24,8 +24,8 @@ from storlab.model import Model
 from storlab.nodes.needs import Needs
 from storlab.nodes.process import ExitRecord
 from storlab.text import is_whole
-from storlab.tools.bonnie.declared import declared
-from storlab.tools.bonnie.results import read_bonnie
+from storlab.tools.bonnie.importer import read_bonnie
+from storlab.tools.bonnie.run import declared
 from storlab.units import Size, size_text
 from storlab.workloads.base import (
     ELAPSED,

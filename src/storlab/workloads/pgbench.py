@@ -19,8 +19,8 @@ from storlab.metrics import MetricSpec
 from storlab.nodes.needs import Needs
 from storlab.nodes.process import telling
 from storlab.reach import Beside
-from storlab.tools.pgbench.declared import METRICS
-from storlab.tools.pgbench.results import read_pgbench
+from storlab.tools.pgbench.importer import read_pgbench
+from storlab.tools.pgbench.log import METRICS
 from storlab.workloads.base import (
     ELAPSED,
     Launch,

@@ -25,7 +25,7 @@ from storlab.nodes.needs import Needs
 from storlab.nodes.process import ExitRecord, telling
 from storlab.percentiles import percentiles
 from storlab.reach import Script, options_of
-from storlab.tools.sysbench.metrics import IGNORED, LIVE, measured
+from storlab.tools.sysbench.importer import IGNORED, LIVE, measured
 from storlab.tools.sysbench.text import read_sysbench
 from storlab.units import Share
 from storlab.workloads.base import ELAPSED, Launch, OptionError, RunContext, bytes_of, elapsed_values, read_exit

@@ -18,9 +18,9 @@ from storlab.measurements import HISTOGRAM_COLUMNS, SERIES_COLUMNS, merge_histog
 from storlab.metrics import PERCENTILES
 from storlab.percentiles import Ints, percentiles, ranked
 from storlab.tools.fio import histogram
-from storlab.tools.fio.histogram_log import read_histogram_logs, with_histogram_logs
+from storlab.tools.fio.histogram import read_histogram_logs, with_histogram_logs
+from storlab.tools.fio.log_lines import Phases
 from storlab.tools.fio.output import parse_fio
-from storlab.tools.fio.phases import Phases
 
 from .samples import ANY_FOLDER, counts, fio_percentiles, histogram_frame, run_fio, series, values
 

@@ -14,11 +14,9 @@ from hypothesis import strategies as st
 from storlab.errors import ParseError
 from storlab.measurements import SERIES_COLUMNS
 from storlab.tools.fio import histogram, log_lines
-from storlab.tools.fio.log_lines import packed_logs
+from storlab.tools.fio.log_lines import Phases, packed_logs
 from storlab.tools.fio.logs import find_logs, read_series
-from storlab.tools.fio.operations import Gaps, added, longest_gap, read_operations
-from storlab.tools.fio.phases import Phases
-from storlab.tools.fio.slices import Cut, cut
+from storlab.tools.fio.operations import Cut, Gaps, added, cut, longest_gap, read_operations
 
 from .samples import ANY_FOLDER, counts, histogram_frame, lines_frame, read_lines, series
 

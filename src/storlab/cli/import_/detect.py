@@ -7,20 +7,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from storlab.cli.import_.beside import without_beside
-from storlab.cli.import_.files import files_in, head_of, make_run, text_of
+from storlab.cli.import_.files import make_run
 from storlab.cli.import_.options import ImportOptions
-from storlab.cli.import_.refusals import foreign
+from storlab.cli.import_.paths import files_in, foreign, head_of, text_of, without_beside
 from storlab.cli.output import show, warn
 from storlab.errors import UserError
 from storlab.grouping import grouped
 from storlab.text import first, printable
+from storlab.tools.kinds import HEAD, KINDS, Signature, contained_in, importer_of, importers, is_fio_log, signatures_in
 from storlab.tools.passed_on import labels_of
-from storlab.tools.registry import importer_of, importers
-from storlab.tools.signatures import HEAD, Signature, contained_in, is_fio_log, signatures_in
 
-_OF_KIND = {"dialect": "blkalgn"}
-"""Options of one kind; all others that there are belong to ``csv``."""
 _BEGINS = 40
 
 
@@ -41,7 +37,6 @@ def import_detected(options: ImportOptions) -> None:
 
 
 def _of_files(paths: Sequence[Path]) -> tuple[list[Path], list[Signature]]:
-    """The paths without logs of fio, which are read with another, and the signature of each. Raises ``UserError``."""
     known: list[tuple[Path, Signature]] = []
     logs: list[Path] = []
     for path in paths:
@@ -65,11 +60,13 @@ def _of_files(paths: Sequence[Path]) -> tuple[list[Path], list[Signature]]:
 
 
 def _of_file(path: Path) -> Signature | None:
-    """The only signature that a file has; nothing for a log of fio, which belongs to another file."""
     text = text_of(path)
     if (said := foreign(text)) is not None:
         raise UserError(f"{path} {said}")
-    found = signatures_in(text) or _of_extensions(text)
+    others = (kind for kind, entry in importers().items() if entry.dist is not None)
+    found = signatures_in(text) or [
+        Signature(kind, f"what {kind} knows", "") for kind in others if importer_of(kind).knows(text)
+    ]
     if len(found) == 1:
         return found[0]
     if not found and is_fio_log(text):
@@ -78,7 +75,6 @@ def _of_file(path: Path) -> Signature | None:
 
 
 def _of_folder(folder: Path) -> Signature:
-    """That of the files in it, as far as they have one. Tables count where there is nothing else."""
     every = [(path, signature) for path in files_in(folder) for signature in signatures_in(text_of(path))]
     found = [(path, signature) for path, signature in every if signature.kind != "csv"] or every
     kinds = list(dict.fromkeys(signature.kind for _, signature in found))
@@ -87,12 +83,6 @@ def _of_folder(folder: Path) -> Signature:
     if len(kinds) > 1:
         raise UserError(_mixed(found))
     return found[0][1]
-
-
-def _of_extensions(head: bytes) -> list[Signature]:
-    """Kinds of other packages that know files which begin like this."""
-    others = [kind for kind, entry in importers().items() if entry.dist is not None]
-    return [Signature(kind, f"what {kind} knows", "") for kind in others if importer_of(kind).knows(head)]
 
 
 def _warn_of_others(path: Path, kind: str) -> None:
@@ -106,14 +96,13 @@ def _refuse_options(options: ImportOptions) -> None:
     if options.clients and not importer_of(options.kind).clients:
         raise UserError(f"--clients is for fio, but {options.paths[0]} is {options.kind}: leave it out")
     for name, value in options.of_kind.items():
-        kind = _OF_KIND.get(name, "csv")
+        kind = next(kind for kind, of in KINDS.items() if name in of.options)
         if value and kind != options.kind:
             option = name.replace("_", "-")
             raise UserError(f"--{option} is for {kind}, but {options.paths[0]} is {options.kind}: leave it out")
 
 
 def _absent(path: Path) -> str:
-    """Of what is no file, and may have been meant as a kind."""
     from difflib import get_close_matches
 
     near = get_close_matches(str(path), importers(), 1)
@@ -181,7 +170,6 @@ def _needs_columns(path: Path) -> str:
 
 
 def _report(folder: Path, size: str) -> None:
-    """As ``storlab run`` ends."""
     from storlab.cli.reporting import report_input, show_and_write
     from storlab.records.derive import tables_of
     from storlab.records.run_folder import RunFolder

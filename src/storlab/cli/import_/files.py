@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import re
+import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,33 +17,110 @@ from pathlib import Path
 from msgspec import structs
 
 from storlab.amounts import plural, shown, size_text
-from storlab.cli.import_.beside import owners, without_beside
-from storlab.cli.import_.folder import new_import
-from storlab.cli.import_.kdevops import Laid, laid_by_kdevops, unfinished
-from storlab.cli.import_.nodes import files_by_node
+from storlab.cli.import_.layouts import Laid, files_by_node, laid_by_kdevops, unfinished
 from storlab.cli.import_.options import ImportOptions
-from storlab.cli.import_.refusals import foreign, refuse_fixed_order, refuse_other_dates
+from storlab.cli.import_.paths import (
+    all_files,
+    files_of,
+    head_or_all,
+    is_folder,
+    readable,
+    refuse_fixed_order,
+    refuse_other_dates,
+    without_beside,
+)
 from storlab.cli.output import show, warn
 from storlab.errors import ParseError, UserError
-from storlab.limits import IMPORTED, IMPORTED_FILES, IMPORTED_TOGETHER
-from storlab.reading import open_file, read_file
+from storlab.limits import IMPORTED_TOGETHER
+from storlab.reading import open_file
+from storlab.records.files import sync_folder
+from storlab.records.held import make_private, new_run_folder
 from storlab.records.imported import write_imported
-from storlab.records.imported_text import Text, without_bom
-from storlab.records.manifest import LOCK
+from storlab.records.imported_text import Text
 from storlab.records.manifest import NAME as MANIFEST
+from storlab.records.run_folder import RunFolder
+from storlab.run.recovery.temporary import new_mark, remembered, remove_dead
 from storlab.text import first, printable, storable
 from storlab.tools.cells import assemble
 from storlab.tools.imported import ImportedFile
 from storlab.tools.importer import Importer, Part, said_of_files
-from storlab.tools.registry import importer_of
-from storlab.tools.signatures import HEAD
+from storlab.tools.kinds import importer_of
+
+# The folder of an imported run, which is there once all is in it, or else isn't.
+
+_LONGEST = 63
+_LOST = (errno.ENOENT, errno.EACCES, errno.ESTALE)  # of a file that was there when it was read
+
+
+@contextmanager
+def new_import(folder: Path) -> Iterator[RunFolder]:
+    """The run's folder. Of a kill, a hidden folder is left, which the next import there removes: beside ``folder`` or,
+    where that exists and is empty, in it, for it may be where a file system is mounted.
+    """
+    try:
+        existed = folder.exists()
+    except OSError as error:  # a name that no file can have
+        raise UserError(f"{printable(str(folder))[:_LONGEST]}… can't be a run's folder: {error.strerror}") from None
+    _remove_dead_ones(folder)
+    if folder.is_dir():
+        try:
+            make_private(folder)
+        except OSError as error:
+            raise UserError(f"{folder} can't be used for the run: {error.strerror}") from None
+    mark = new_mark()
+    place = (folder if existed else folder.parent) / f".{folder.name}.{mark}.new"
+    with new_run_folder(place, named=folder, mark=mark) as holding, remembered(place, mark):
+        try:
+            yield holding.named
+            _take(place, folder, existed)
+        except BaseException as error:
+            shutil.rmtree(place, ignore_errors=True)
+            if isinstance(error, OSError) and error.errno == errno.ENOTEMPTY:
+                raise UserError(f"{folder} was made by somebody else meanwhile: choose another folder") from None
+            if isinstance(error, OSError) and error.errno in _LOST and not _is_in(place, error):
+                raise UserError(f"cannot read {error.filename}: {error.strerror}; nothing was imported") from None
+            if isinstance(error, OSError):
+                raise UserError(f"cannot write {folder}: {error.strerror}; nothing of it is left") from None
+            raise
+
+
+def _take(place: Path, folder: Path, existed: bool) -> None:
+    """Move all in ``place`` to ``folder``: at once or, where that exists, the manifest last, which makes it a run."""
+    if not existed:
+        place.rename(folder)
+        sync_folder(folder.parent)
+        return
+    taken: list[Path] = []
+    try:
+        for path in sorted(place.iterdir(), key=lambda path: (path.name == MANIFEST, not path.is_dir())):
+            taken.append(path.rename(folder / path.name))
+    except BaseException:
+        for path in reversed(taken):
+            path.rename(place / path.name)
+        raise
+    place.rmdir()
+    sync_folder(folder)
+
+
+def _is_in(place: Path, error: OSError) -> bool:
+    return error.filename is None or Path(error.filename).is_relative_to(place)
+
+
+def _remove_dead_ones(folder: Path) -> None:
+    """Remove what imports to the same place have left that were killed. What can't be removed is in nobody's way."""
+    name = re.compile(rf"\.{re.escape(folder.name)}\.([0-9a-f]{{16}})\.new", re.DOTALL)
+    for around in (folder.parent, folder):
+        with contextlib.suppress(OSError):
+            for path in list(around.iterdir()):
+                if (found := name.fullmatch(path.name)) is not None:
+                    with contextlib.suppress(OSError):
+                        remove_dead(path, found[1])
+
 
 _FILE = "file"  # the factor that tells files apart, unless the user names others
-_LONGEST = 63
 
 
 def import_files(options: ImportOptions) -> None:
-    """Make a run of the files, and say how to see it."""
     folder, size = make_run(options)
     where = printable(str(folder))
     show(f"Run: {where}, {size}; `storlab report {where}` shows it")
@@ -52,8 +133,8 @@ def make_run(options: ImportOptions) -> tuple[Path, str]:
     Refused where they were measured ``interleaved``, by the word of their user, and say otherwise themselves.
     """
     importer, options = importer_of(options.kind), without_beside(options)
-    folders = list(filter(_is_folder, options.paths))
-    found = [_files(importer, path) for path in options.paths]
+    folders = list(filter(is_folder, options.paths))
+    found = [files_of(importer, path) for path in options.paths]
     laid = laid_by_kdevops(options.kind, found)
     found = [laid.of(files) for files in found]
     placed = {}
@@ -74,9 +155,10 @@ def make_run(options: ImportOptions) -> tuple[Path, str]:
     read: list[Sequence[Part]] = []
     texts: list[Text] = []
     for path in files:  # one at a time, since all of them may be more than the memory
-        text = _sound_head(path) if importer.streams else _read(path)
+        text = head_or_all(path, importer)
         texts.append(Text.of_stream(path) if importer.streams else Text.of_read(path, text))
-        logs.append(_beside(importer, path, text, names[path.parent]))
+        others = [name for name in names[path.parent] if name != path.name]
+        logs.append({name: path.with_name(name) for name in importer.beside(path.name, text, others)})
         try:
             read.append(_parts(importer, path, text, options.of_kind))
         except ParseError as error:
@@ -108,11 +190,11 @@ def make_run(options: ImportOptions) -> tuple[Path, str]:
     identity = f"{now:%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
     folder = options.out if options.out is not None else Path("runs") / f"{options.kind}-{identity}"
     with new_import(folder) as run:
-        argv = [storable(word) for word in sys.argv]
-        write_imported(run, identity, argv, imported, texts, read, logs)
+        write_imported(run, identity, [storable(word) for word in sys.argv], imported, texts, read, logs)
     for path, parts in zip(files, read, strict=True):
         show(printable(f"{path}: {_found(parts)}"))
-    _warn(files, read)
+    for said in said_of_files((str(path), part) for path, parts in zip(files, read, strict=True) for part in parts):
+        warn(printable(said))
     for note in () if options.interleaved else imported.notes:
         warn(printable(note))
     used = {*files, *laid.used, *(path for each in logs for path in each.values())}
@@ -133,68 +215,6 @@ def _refuse_said_twice(given: Mapping[str, str], laid: Laid) -> None:
             raise UserError(f"--factor {both[0]}: {said}: choose another name")
 
 
-def _files(importer: Importer, path: Path) -> list[Path]:
-    """The path itself, or of a folder all files below it that are the tool's, by name, without what is read along."""
-    if not _is_folder(path):
-        return [path]
-    files = files_in(path)
-    known = [each for each in files if importer.knows(head_of(each) if importer.streams else text_of(each))]
-    known = [each for each in known if _may_be_named_so(importer, each)] or known
-    if not known:
-        raise UserError(f"{path}: none of its {plural(len(files), 'file')} is one of {importer.kind}")
-    along = owners(importer, known)
-    return [each for each in known if each not in along]
-
-
-def _may_be_named_so(importer: Importer, path: Path) -> bool:
-    """A suite's log has the output of its tools, too."""
-    try:
-        importer.said_by_name(path)
-    except ParseError:
-        return False
-    return True
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except OSError:  # who reads it says why
-        return False
-
-
-def files_in(folder: Path) -> list[Path]:
-    """All files below a folder, of which there is one at least. Raises ``UserError``."""
-    try:
-        files = all_files(folder)
-    except OSError as error:
-        raise UserError(f"cannot read {error.filename or folder}: {error.strerror}") from None
-    if not files:
-        raise UserError(f"{folder}: there is no file in it")
-    if len(files) > IMPORTED_FILES:
-        raise UserError(f"{folder}: {len(files)} files are in it, more than {IMPORTED_FILES}: import fewer at a time")
-    return files
-
-
-def text_of(path: Path) -> bytes:
-    """All of a file, or of one that is too long to be imported how it begins. Raises ``UserError``."""
-    head = head_of(path)
-    if len(head) < HEAD or path.stat().st_size > IMPORTED:
-        return head
-    try:
-        return read_file(path, IMPORTED)
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from None
-
-
-def head_of(path: Path) -> bytes:
-    """How a file begins. Raises ``UserError``."""
-    try:
-        with open_file(path) as file:
-            return file.read(HEAD)
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from None
-
-
 def _names_in(folder: Path) -> list[str]:
     try:
         return [each.name for each in folder.iterdir() if each.is_file()]
@@ -202,45 +222,15 @@ def _names_in(folder: Path) -> list[str]:
         return []
 
 
-def _beside(importer: Importer, path: Path, text: bytes, names: Sequence[str]) -> dict[str, Path]:
-    others = [name for name in names if name != path.name]
-    return {name: path.with_name(name) for name in importer.beside_named(path.name, text, others)}
-
-
 def _parts(importer: Importer, path: Path, text: bytes, options: Mapping[str, object]) -> Sequence[Part]:
     said = importer.said_by_name(path)
-    try:
+    with readable(path):
         if importer.streams:
             with open_file(path) as file:
                 return importer.read_stream(file, str(path), options)
         parts = importer.read(text, str(path), options)
         parts = importer.read_beside(parts, path.parent, str(path))
-        return [replace(part, traits={**part.traits, **said}) for part in parts] if said else parts
-    except OSError as error:
-        raise UserError(f"cannot read {error.filename or path}: {error.strerror}") from None
-
-
-def all_files(folder: Path) -> list[Path]:
-    """All files below a folder, without those of runs of Storlab's in it, which hold copies: 9.json before 10.json.
-
-    Raises ``OSError``.
-    """
-    files = []
-    for at, below, names in os.walk(folder, onerror=_raise):
-        if {MANIFEST, LOCK} <= set(names) and Path(at) != folder:
-            below.clear()
-        else:
-            files += [path for path in (Path(at, name) for name in names) if path.is_file()]
-    return sorted(files, key=_by_number)
-
-
-def _by_number(path: Path) -> tuple[list[str | int], Path]:
-    """To sort names by the numbers in them, as ``ls -v`` does."""
-    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", str(path))], path
-
-
-def _raise(error: OSError) -> None:
-    raise error
+    return [replace(part, traits={**part.traits, **said}) for part in parts] if said else parts
 
 
 def _found(parts: Sequence[Part]) -> str:
@@ -249,11 +239,6 @@ def _found(parts: Sequence[Part]) -> str:
     facts = parts[0].found.facts
     short = {name: value for name, value in facts.items() if isinstance(value, str) and "\n" not in value}
     return "; ".join(f"{name} {value}" for name, value in short.items()) or "1 trial"
-
-
-def _warn(files: Sequence[Path], read: Sequence[Sequence[Part]]) -> None:
-    for said in said_of_files((str(path), part) for path, parts in zip(files, read, strict=True) for part in parts):
-        warn(printable(said))
 
 
 def levels_of(
@@ -293,7 +278,6 @@ def levels_of(
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
-    """File names without their endings, where that tells them apart; else the paths as they were given."""
     stems = [printable(path.stem) for path in paths]
     return stems if len(set(stems)) == len(stems) else [printable(str(path)) for path in paths]
 
@@ -305,7 +289,6 @@ def _level(option: str, text: str) -> str:
 
 
 def _refuse_copies(texts: Sequence[Text], levels: Sequence[Mapping[str, str]]) -> None:
-    """Refuse a file that is another one, and would be a round of the same cell: a copy is no repeat."""
     seen: dict[tuple[bytes, tuple[str, ...]], Path] = {}
     for text, each in zip(texts, levels, strict=True):
         first = seen.setdefault((text.digest, tuple(each.values())), text.path)
@@ -326,14 +309,6 @@ def _refuse_alike(paths: Sequence[Path], levels: Sequence[dict[str, str]]) -> No
         seen[key] = path
 
 
-def _sound_head(path: Path) -> bytes:
-    """Of a file that is read piece by piece: what it is instead, is seen before."""
-    head = head_of(path)
-    if (said := foreign(head)) is not None:
-        raise UserError(f"{path} {said}")
-    return head
-
-
 def _size(path: Path) -> int:
     try:
         return path.stat().st_size if path.is_file() else 0
@@ -348,13 +323,3 @@ def _refuse_too_much(paths: Sequence[Path]) -> None:
         if (left := left - _size(path)) < 0:
             most = size_text(IMPORTED_TOGETHER)
             raise UserError(f"{path}: up to here the files have more than {most} together: import fewer at a time")
-
-
-def _read(path: Path) -> bytes:
-    try:
-        text = read_file(path, IMPORTED, pipes=True)
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from None
-    if (said := foreign(text)) is not None:
-        raise UserError(f"{path} {said}")
-    return without_bom(text)

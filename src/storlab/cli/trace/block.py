@@ -22,7 +22,7 @@ from storlab.cli.trace.screen import EVENT_FILES, Options, Screen, tell
 from storlab.percentiles import percentiles
 from storlab.report.language.format import quantity
 from storlab.text import plain, printable
-from storlab.tools.blkalgn.file import blkalgn_json
+from storlab.tools.blkalgn import blkalgn_json
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

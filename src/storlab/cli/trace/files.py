@@ -17,7 +17,7 @@ from storlab.blockio.trace_output import Event, event_frame
 from storlab.cli.output import write_output
 from storlab.errors import UserError
 from storlab.records.files import unfinished, write_whole
-from storlab.tools.blkalgn.file import blkalgn_json
+from storlab.tools.blkalgn import blkalgn_json
 
 _PART = 1 << 15
 """Events in memory at most, some 15 MB, and in each part."""

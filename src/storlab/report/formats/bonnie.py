@@ -15,8 +15,7 @@ import polars as pl
 from storlab.errors import UserError
 from storlab.grouping import grouped
 from storlab.report.model.input import ReportInput, for_people
-from storlab.tools.bonnie.declared import CREATE, IN_BYTES, OUTPUT, TESTS, of_test
-from storlab.tools.bonnie.run import LEFT_OUT
+from storlab.tools.bonnie.run import CREATE, IN_BYTES, LEFT_OUT, OUTPUT, TESTS, of_test
 
 _KIND = "bonnie"
 _HEAD = 19  # characters: a machine's name, a blank, and sizes, for which a long name is cut

@@ -6,11 +6,52 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 
 from storlab.errors import ParseError
-from storlab.metrics import Value
-from storlab.tools.bonnie.declared import IN_BYTES, TESTS, of_test
+from storlab.metrics import MetricSpec, Value
 from storlab.units import shown
+
+OUTPUT = {
+    "putc": "write.char",
+    "put_block": "write.block",
+    "rewrite": "rewrite",
+    "getc": "read.char",
+    "get_block": "read.block",
+    "seeks": "seek",
+}
+CREATE = {
+    "seq_create": "sequential.create",
+    "seq_stat": "sequential.stat",
+    "seq_del": "sequential.delete",
+    "ran_create": "random.create",
+    "ran_stat": "random.stat",
+    "ran_del": "random.delete",
+}
+TESTS = OUTPUT | CREATE
+"""Bonnie++'s name of a test → ours, by which its metrics begin."""
+IN_BYTES = frozenset(OUTPUT) - {"seeks"}
+"""The tests whose rate is one of bytes."""
+
+_PER_CHARACTER = ("putc", "getc")
+
+
+@cache
+def of_test(test: str) -> tuple[MetricSpec, ...]:
+    """``test`` as Bonnie++ calls it. A rate is one of bytes, or of operations."""
+    name = TESTS[test]
+    rate, unit = ("bandwidth", "B/s") if test in IN_BYTES else ("rate", "1/s")
+    return (
+        MetricSpec(f"{name}.{rate}", unit, "higher", quantity="throughput", by_job=False),
+        MetricSpec(f"{name}.cpu", "1", "neither", "mean"),
+        MetricSpec(f"{name}.latency.max", "s", "lower", "max"),
+    )
+
+
+def declared(*, data: bool = True, per_character: bool = True, files: bool = True) -> tuple[MetricSpec, ...]:
+    output = [test for test in OUTPUT if data and (per_character or test not in _PER_CHARACTER)]
+    return tuple(spec for test in (*output, *(CREATE if files else ())) for spec in of_test(test))
+
 
 _KIB = 1024.0
 _NUMBER = re.compile(r"\d+(\.\d+)?")
@@ -38,7 +79,6 @@ class BonnieRun:
     too_short: list[str] = field(default_factory=list)
 
     def values(self) -> Iterator[Value]:
-        """Its metrics, in base units."""
         for test in TESTS:
             rate, cpu, latency = of_test(test)
             if test in self.rates:
@@ -55,7 +95,6 @@ class BonnieRun:
         return {**facts, **({LEFT_OUT: tests} if tests else {})}
 
     def untold(self) -> str:
-        """Which tests have no figure, as a sentence without an end; empty where all have one."""
         tests = ", ".join(TESTS[test] for test in self.too_short)
         return tests and f"no figure for {tests}, which ended in under 500 ms"
 

@@ -28,7 +28,6 @@ _BYTES: dict[str, Quantity] = {"read.": "bytes read", "write.": "bytes written"}
 
 
 def rates(prefix: str) -> tuple[MetricSpec, ...]:
-    """Bandwidth, IOPS, and what they come to."""
     bandwidth = MetricSpec("bandwidth", "B/s", "higher", quantity="throughput", series=True, follows="iops")
     iops = MetricSpec("iops", "1/s", "higher", quantity="throughput", series=True)
     return (
@@ -39,7 +38,6 @@ def rates(prefix: str) -> tuple[MetricSpec, ...]:
 
 
 def _done(name: str) -> tuple[MetricSpec, ...]:
-    """What engines that move no data have in place of the above."""
     rate = MetricSpec(f"{name}.rate", "1/s", "higher", quantity="throughput")
     return (rate, MetricSpec(f"{name}.ios", "1", quantity="operations"))
 
@@ -86,7 +84,6 @@ _STEADY = (
 
 
 def submissions(prefix: str, percentiles: tuple[float, ...]) -> tuple[MetricSpec, ...]:
-    """How long submission took, of jobs with ``slat_percentiles``."""
     return latencies(f"{prefix}submission", f"{prefix}ios", percentiles)
 
 
@@ -96,7 +93,6 @@ WAYS = (*PREFIXES, SYNC, *(f"{name}." for name in DONE))
 
 @cache
 def columns(percentiles: tuple[float, ...] = PERCENTILES) -> tuple[MetricSpec, ...]:
-    """The numbers of a report's jobs, in the order in which ``metrics.frames`` computes them."""
     return (
         *(spec for prefix in PREFIXES for spec in rates(prefix)),
         *(spec for name in DONE for spec in _done(name)),

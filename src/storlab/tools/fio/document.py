@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -18,9 +18,109 @@ import msgspec
 
 from storlab.errors import ParseError
 from storlab.text import first
-from storlab.tools.fio.blocks import DirectionBlock, JobBlock, OfServers, Root
-from storlab.tools.fio.finding import KEY, Found, gaps, spans, unwrapped
-from storlab.tools.fio.version2 import DECODER, current
+from storlab.tools.fio.blocks import DECODER, DirectionBlock, JobBlock, OfServers, Root, current
+
+KEY = re.compile(rb'"fio version\\{0,15}"\s{0,9}:')
+"""What a document has once, also where it is a string in another one."""
+_START = re.compile(
+    rb'^(?P<indent> {0,64}|\t{0,16})(?:fio: [^\n{]*(?=\{[ \t]*$)|[^\n{]*(?=\{\s*"fio version"))?'
+    rb"(?P<sign>\{|\[(?=\s*\{))",
+    re.MULTILINE,
+)
+"""fio 3.33 ends some messages without a newline."""
+_FOLLOWS = re.compile(rb"(?P<indent>)[ \t,]*(?P<sign>\{|\[(?=\s*\{))")
+"""The next document, where the end of the file before it was no end of a line."""
+_NAME = b"fio version"
+_DEPTH = 16
+_MOST_DAMAGED = 1000
+"""From then on, where one ends is told by its lines: to read as far as its fault may take long."""
+_VALUE = msgspec.json.Decoder(msgspec.Raw)
+_TRAILING = re.compile(r".*trailing characters \(byte (\d+)\)")
+
+
+@dataclass(frozen=True)
+class Found:
+    """A JSON value at ``start``, and its text. ``path``: the keys under which it stands in the value around it."""
+
+    start: int
+    text: bytes
+    path: tuple[str, ...] = ()
+
+
+def spans(output: bytes) -> Iterator[tuple[int, int]]:
+    """Where documents stand. Any may be damaged, or truncated: by the end, or by the next, whose brace opens a line."""
+    end = damaged = 0
+    closing: dict[bytes, int] = {}
+    while (begun := (end and _FOLLOWS.match(output, end)) or _START.search(output, end)) is not None:
+        start = begun.start("sign")
+        size = _size(memoryview(output)[start:]) if damaged < _MOST_DAMAGED else 0
+        damaged += not size
+        end = start + size if size else _damaged_end(output, begun, closing)
+        yield start, end
+
+
+def _size(text: memoryview) -> int:
+    """Of the JSON value with which a text begins, in bytes; 0 where it is none."""
+    try:
+        _VALUE.decode(text)
+    except (ValueError, RecursionError) as error:
+        after = _TRAILING.fullmatch(str(error))
+        return int(after[1]) - 1 if after else 0
+    return len(text)
+
+
+def _damaged_end(output: bytes, begun: re.Match[bytes], closing: dict[bytes, int]) -> int:
+    """Where what was to be a value ends, by the lines. ``closing``: where the next such end is, or that none is."""
+    opens = b"\n" + begun["indent"] + begun["sign"]
+    closes = opens[:-1] + (b"}" if begun["sign"] == b"{" else b"]")
+    closed = closing.get(closes, 0)
+    if 0 <= closed <= begun.start():
+        closing[closes] = closed = output.find(closes, begun.start())
+    line = output.find(b"\n", begun.end())
+    line = line if line >= 0 else len(output)
+    if output[begun.end() : line].rstrip().endswith(closes[-1:]):
+        return line
+    until = closed if closed >= 0 else len(output)
+    another = output.find(opens, begun.end(), until)
+    return another + 1 if another >= 0 else closed + len(closes) if closed >= 0 else len(output)
+
+
+def gaps(of: Sequence[tuple[int, int]], size: int) -> Iterator[tuple[int, int]]:
+    before = 0
+    for start, end in of:
+        yield before, start
+        before = end
+    yield before, size
+
+
+def unwrapped(value: Found, depth: int = 0) -> Iterator[Found]:
+    """The documents of fio in a JSON value that is none itself, in order. Raises ``msgspec.DecodeError``."""
+    if depth > _DEPTH:
+        raise msgspec.DecodeError(f"documents stand more than {_DEPTH} levels deep")
+    if value.text.startswith(b'"'):
+        text = msgspec.json.decode(value.text, type=str).encode()
+        for start, end in spans(text):
+            if _NAME in text[start:end]:
+                yield from unwrapped(Found(value.start, text[start:end], value.path), depth + 1)
+        return
+    members: Sequence[tuple[str, msgspec.Raw]]
+    if value.text.startswith(b"["):
+        members = [("", each) for each in msgspec.json.decode(value.text, type=list[msgspec.Raw])]
+    else:
+        named = msgspec.json.decode(value.text, type=dict[str, msgspec.Raw])
+        if named.keys() & {"jobs", "client_stats"} and "fio version" in named:
+            yield value
+            return
+        members = list(named.items())
+    at = 0
+    for name, raw in members:
+        text = bytes(raw)
+        at = max(at, value.text.find(text, at))
+        if _NAME in text and text[:1] in b'{["':
+            inner = replace(value, start=value.start + at, text=text, path=(*value.path, name) if name else value.path)
+            yield from unwrapped(inner, depth + 1)
+        at += len(text)
+
 
 _OLD = re.compile(r"fio-[12]\.(?!99)")  # 2.99 is a draft of 3.0
 _HAS_OLD = re.compile(rb'"fio version"\s*:\s*"' + _OLD.pattern.encode())
@@ -96,7 +196,6 @@ def read_documents(output: bytes, source: str) -> tuple[list[Document], list[NoJ
 
 
 def _inside(value: bytes, source: str, line: int) -> Iterator[Document]:
-    """The document that a JSON value is, or those in it, each with its path."""
     fault: ParseError | None = None
     if value[:1] == b"{":
         try:
@@ -129,18 +228,13 @@ def _notes(root: Root) -> tuple[str, ...]:
     said = (
         f"job {job.jobname} lacks {first(lacks)}, which fio always prints: lines are missing, so its other figures may "
         "be wrong, too"
-        for job in _jobs(root)
+        for job in (*(root.jobs or ()), *(root.client_stats or ()))
         if (lacks := _lacks(job))
     )
     return (*((_OF_FIO_2,) if _OLD.match(root.version or "") else ()), *said)
 
 
-def _jobs(root: Root) -> list[JobBlock]:
-    return [*(root.jobs or ()), *(root.client_stats or ())]
-
-
 def _lacks(job: JobBlock) -> list[str]:
-    """What fio prints of every job, and not of this one, if it has anything of what it did."""
     ways = {"read": job.read, "write": job.write, "trim": job.trim, "mixed": job.mixed}
     there = {name: way for name, way in ways.items() if way is not None}
     if not there:
@@ -215,7 +309,6 @@ def _decode(decoder: msgspec.json.Decoder[_T], text: bytes, source: str, lines_b
 
 
 def _cleaned(text: bytes) -> bytes:
-    """Without what no JSON reader takes; paths may be in any encoding."""
     return _NOT_A_NUMBER.sub(rb"\1null", text.decode(errors="replace").encode())
 
 
@@ -243,7 +336,6 @@ def keeps_total(block: JobBlock, root: Root) -> bool:
 
 
 def options_of(block: JobBlock, root: Root) -> Mapping[str, object]:
-    """All options that hold for a job, the global ones among them."""
     return {**(root.options or {}), **(block.options or {})}
 
 

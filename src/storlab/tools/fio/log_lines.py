@@ -65,7 +65,6 @@ def packed_logs(folder: Path, prefix: str) -> list[Path]:
 
 
 def is_cut(path: Path) -> bool:
-    """Whether the log ends within a line."""
     with open_file(path) as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(size - 1, 0))
@@ -142,7 +141,6 @@ def _numbers(digits: npt.NDArray[np.uint8], start: Ints, end: Ints) -> Ints | No
 
 
 def table(text: bytes) -> Ints | None:
-    """All numbers of whole lines, a row for each line; nothing where lines differ in length, or have anything else."""
     chars = np.frombuffer(text, dtype=np.uint8)
     newline = chars == _NEWLINE
     ends = np.flatnonzero((chars == _COMMA) | newline)
@@ -156,7 +154,6 @@ def table(text: bytes) -> Ints | None:
 
 
 def lines_before(path: Path, offset: int) -> int:
-    """How many lines of the file end before this place of it."""
     with open_file(path) as file:
         return sum(1 for _ in takewhile(lambda _: file.tell() <= offset, iter(file.readline, b"")))
 
@@ -172,3 +169,28 @@ def _first_wrong(text: bytes, path: Path, offset: int, longest: int = LONGEST) -
         if int(wanted["time"]) > longest:
             return ParseError("times are Unix time: run fio without log_unix_epoch", str(path), number)
     return ParseError("not a fio log", str(path), before + 1)
+
+
+# Phases of fio's jobs, which ran one after another (``stonewall``): each job's logs count from its own start.
+
+
+@dataclass(frozen=True)
+class Phases:
+    """``of``: the phase, from 0, of each of fio's processes, in their order; ``lengths``: of the phases, in s.
+
+    Without either, all ran at once.
+    """
+
+    of: tuple[int, ...] = ()
+    lengths: tuple[float, ...] = ()
+
+    def of_log(self, number: int) -> int:
+        """The phase of the process whose logs have this number, from 1 on."""
+        return self.of[number - 1] if self.of else 0
+
+    def intervals(self, interval: float) -> Ints:
+        """The phases' lengths in whole intervals of so many s."""
+        return np.floor(np.array(self.lengths or (0.0,)) / interval + 0.5).astype(np.int64)
+
+
+AT_ONCE = Phases()

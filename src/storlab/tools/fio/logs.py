@@ -21,8 +21,7 @@ import polars as pl
 
 from storlab.measurements import SERIES_COLUMNS, empty
 from storlab.percentiles import Floats, Ints
-from storlab.tools.fio.log_lines import DIRECTIONS, Lines, map_chunks
-from storlab.tools.fio.phases import AT_ONCE, Phases
+from storlab.tools.fio.log_lines import AT_ONCE, DIRECTIONS, Lines, Phases, map_chunks
 
 _PACKING = ("log_compression", "log_store_compressed")
 _MAXIMA = ("log_max_value", "log_window_value")  # the latter since fio 3.37
@@ -134,11 +133,9 @@ class _Axis:
         self._begin = np.cumsum(lengths) - lengths
 
     def placed(self, cells: _Cells) -> _Cells:
-        """These, which count from the begin of their phase."""
         return cells._replace(cell=cells.cell + self._begin[self.phase_of[cells.job]])
 
     def cells(self, phases: Iterable[int]) -> Ints:
-        """All cells of these phases."""
         return np.concatenate([_NONE, *(self._begin[each] + np.arange(1, self._last[each] + 1) for each in phases)])
 
 
@@ -171,7 +168,6 @@ def _cells(read: Sequence[tuple[int, Lines]], numbers: Sequence[int], kind: str,
 
 
 def _keys(job: Ints, direction: Ints, cell: Ints) -> Ints:
-    """One number for the three, in their order."""
     return (job * len(DIRECTIONS) + direction) * _MOST_CELLS + cell
 
 
@@ -193,7 +189,6 @@ def _spread(latency: _Cells, iops: _Cells) -> _Cells:
 
 
 def _rates(cells: _Cells, kind: str, axis: _Axis, names: Mapping[int, str]) -> Iterator[Row]:
-    """Series of bandwidth or IOPS, with a 0 for every interval of their phases without a line."""
     if not cells.cell.size:
         return
     name, unit, _ = _KINDS[kind]
@@ -213,7 +208,6 @@ def _sums(cells: _Cells, grid: Ints) -> Floats:
 
 
 def _latencies(cells: _Cells, iops: _Cells, names: Mapping[int, str]) -> Iterator[Row]:
-    """Series of mean latency; of all jobs weighted by their IOPS (equally without logs of them)."""
     for job, own in _everyone(cells, names):
         for direction in np.unique(own.direction).tolist():
             chosen = own.of(own.direction == direction)
@@ -235,7 +229,6 @@ def _weights(cells: _Cells, iops: _Cells) -> Floats:
 
 
 def _everyone(cells: _Cells, names: Mapping[int, str]) -> Iterator[tuple[str | None, _Cells]]:
-    """All jobs together, then each that has a name."""
     yield None, cells
     for job, name in names.items():
         yield name, cells.of(cells.job == job)

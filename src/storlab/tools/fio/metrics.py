@@ -69,12 +69,10 @@ class Job:
 
     @property
     def latencies(self) -> dict[str, Latency]:
-        """By what they are of: a direction, or fsync and its like."""
         return {**{name: direction.latency for name, direction in self.directions.items()}, "sync": self.sync}
 
 
 def percentiles_of(reports: Sequence[Sequence[Job]]) -> tuple[float, ...]:
-    """Which percentiles of these ``frames`` gives."""
     return wanted_percentiles({job.percentile_list for jobs in reports for job in jobs})
 
 
@@ -126,7 +124,6 @@ def _rows(frame: pl.DataFrame, numbers: Ints) -> list[pl.Series]:
 
 
 def _never_combines(measured: Latencies, owner: Ints, column: Ints) -> npt.NDArray[np.bool_]:
-    """Of which values ``across`` is none: of percentiles that aren't from bins."""
     way, statistic = np.divmod(column - _FIRST_LATENCY, len(EXACT) + len(measured.wanted))
     latency = (way >= 0) & (way < len(WAYS))
     binned = measured.has_bins[owner * len(WAYS) + np.where(latency, way, 0)]
@@ -153,7 +150,6 @@ class _Owners:
         self.frame = pl.DataFrame([pl.Series("report", report), pl.Series("job", names, pl.String)])
 
     def summed(self, of_jobs: Floats) -> Floats:
-        """Rows of jobs as rows of owners: those of the jobs, and for each report their sum."""
         rows = np.zeros((self.number, *of_jobs.shape[1:]))
         rows[self.of_job] = of_jobs
         np.add.at(rows, self.all_of, of_jobs)
@@ -213,7 +209,6 @@ def _rates(owners: _Owners, runtimes: Floats) -> Floats:
 
 
 def _rest(owners: _Owners, runtimes: Floats) -> Floats:
-    """CPU times as shares of the run time, run time, errors."""
     of_jobs = [(job.cpu_user, job.cpu_system, job.cpu_runtime, job.errors) for job in owners.jobs]
     user, system, runtime, errors = owners.summed(np.array(of_jobs).reshape(-1, 4)).T
     runtime = np.where(runtime > 0, runtime, np.nan)

@@ -15,21 +15,52 @@ time among them; so they don't depend on whether fio or Storlab merged the jobs.
 
 from __future__ import annotations
 
+import errno
+import os
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import polars as pl
 
-from storlab.errors import CommandFailed, ParseError
+from storlab.errors import CommandFailed, DiskFull, ParseError
 from storlab.measurements import SERIES_COLUMNS, Measurements, empty, metric_frame
 from storlab.tools.fio import histogram
 from storlab.tools.fio import metrics as fio_metrics
 from storlab.tools.fio.blocks import MOST_OPERATIONS, NO_LATENCY, DirectionBlock, JobBlock, Latency, Root
 from storlab.tools.fio.declared import DIRECTIONS, OPERATIONS, declared
 from storlab.tools.fio.document import Document, keeps_total, options_of, percentiles_in_place, read_document
-from storlab.tools.fio.failures import failure
 from storlab.tools.fio.metrics import Direction, Job, Steady
+
+_FULL = re.compile(r"error on file (?P<path>.+?): No space left on device")
+
+
+class JobFailed(CommandFailed):
+    """A job of fio's ended with an error; ``number`` is its errno, where that is known."""
+
+    def __init__(self, message: str, detail: str = "", number: int = 0) -> None:
+        super().__init__(message, detail)
+        self.number = number
+
+
+def failure(jobs: Sequence[Job], source: str, messages: Sequence[str]) -> CommandFailed | DiskFull:
+    ended = [job for job in jobs if job.error]
+    detail, told = "\n".join(messages), [line for line in messages if line.startswith("fio:")]
+    for job in ended:
+        if job.error == errno.ENOSPC:
+            full = next((found for line in told if (found := _FULL.search(line))), None)
+            laid_out = any("laying out" in line for line in told)
+            where = full["path"] if full else f"laying out a file of {job.name}" if laid_out else job.name
+            return DiskFull(f"fio: no space left on device: {where}", detail)
+    first = ended[0]
+    told = [line for line in told if f"err={first.error}/" in line or os.strerror(first.error) in line] or told
+    # The line that names the file, if there is one, before the line that names a line of fio's source.
+    said = min(told, key=lambda line: "io_u error on file" not in line, default="")
+    name = errno.errorcode.get(first.error, "unknown")
+    said = said.removeprefix("fio:").strip() or f"error {first.error} ({name})"
+    return JobFailed(f"{source}: fio: job {first.name}: {said}", detail, first.error)
+
 
 _SUBMISSION = 0.01  # of the total latency: less of it changes no verdict
 _LAST_BIN = str(histogram.VALUE_NS[-1])
@@ -60,7 +91,6 @@ def parse_fio(output: bytes, source: str, messages: bytes = b"") -> Measurements
 
 
 def measured(report: Report) -> Measurements:
-    """The numbers of one report."""
     metrics, series, histograms = (frame[:, 1:] for frame in frames([report]))
     specs = declared(percentiles=fio_metrics.percentiles_of([report.jobs]))
     warnings = (*report.warnings, *said_together(report.jobs))
@@ -74,11 +104,12 @@ def read_report(output: bytes, source: str, messages: bytes = b"") -> Report:
     with another error, both with fio's own message; ``ParseError`` where this is not fio 3's JSON, with
     ``source`` and, where known, the line.
     """
-    return report_of(_document(output, source, messages), source)
-
-
-def report_of(document: Document, source: str) -> Report:
-    """The report that a document is. Raises as ``read_report``."""
+    document = read_document(output, source, messages)
+    if not isinstance(document, Document):
+        # Options that fio refuses, an engine that it hasn't: it ends without a document.
+        if said := [line for line in document if line.startswith("fio:")]:
+            raise CommandFailed(f"{source}: {said[0]}", "\n".join(document))
+        raise ParseError("no JSON in fio's output: it needs --output-format=json+", source)
     report = report_by_group(document, source)
     if report.failed:
         raise failure(report.failed, source, document.messages)
@@ -86,7 +117,7 @@ def report_of(document: Document, source: str) -> Report:
 
 
 def report_by_group(document: Document, source: str) -> Report:
-    """The same, in which some or all groups of jobs may have failed. Raises ``ParseError``."""
+    """The report that a document is, in which some or all groups of jobs may have failed. Raises ``ParseError``."""
     blocks = _job_blocks(document, source)
     jobs = _jobs(blocks, document.root, source)
     ended = {job.phase for job in jobs if job.error}
@@ -118,17 +149,6 @@ def _of(report: int, frame: pl.DataFrame) -> pl.DataFrame:
     return frame.select(pl.lit(report, pl.Int64).alias("report"), pl.all())
 
 
-def _document(output: bytes, source: str, messages: bytes) -> Document:
-    found = read_document(output, source, messages)
-    if isinstance(found, Document):
-        return found
-    said = [line for line in found if line.startswith("fio:")]
-    if said:
-        # Options that fio refuses, an engine that it hasn't: it ends without a document.
-        raise CommandFailed(f"{source}: {said[0]}", "\n".join(found))
-    raise ParseError("no JSON in fio's output: it needs --output-format=json+", source)
-
-
 def _job_blocks(document: Document, source: str) -> list[JobBlock]:
     root = document.root
     listed = root.jobs if root.client_stats is None else root.client_stats
@@ -145,8 +165,13 @@ def _jobs(blocks: Sequence[JobBlock], root: Root, source: str) -> list[Job]:
     untimed = [name for name, block in zip(names, blocks, strict=True) if block.job_runtime is None]
     if untimed and len(untimed) < len(blocks):  # CPU times of all would be those of the others
         raise ParseError(f"job {untimed[0]}: job_runtime is missing, which other jobs have: a line is missing", source)
-    rows = zip(blocks, names, _phases(blocks), strict=True)
-    return [_job(block, name, phase, options_of(block, root), source) for block, name, phase in rows]
+    # A phase is a group that fio reports. It begins at stonewall, after which jobs wait for those before, or at
+    # new_group, where they don't. fio 3.33 prints neither among the options; stonewall is by far the more usual.
+    phases = {group: phase for phase, group in enumerate(dict.fromkeys(block.groupid for block in blocks))}
+    return [
+        _job(block, name, phases[block.groupid], options_of(block, root), source)
+        for block, name in zip(blocks, names, strict=True)
+    ]
 
 
 def unique_names(names: Sequence[str]) -> list[str]:
@@ -163,17 +188,6 @@ def unique_names(names: Sequence[str]) -> list[str]:
         taken.add(candidate)
         unique.append(candidate)
     return unique
-
-
-def _phases(blocks: Sequence[JobBlock]) -> list[int]:
-    """For each job the number of phases before its own: a phase is a group that fio reports.
-
-    A group begins at ``stonewall``, after which jobs wait for those before, or at ``new_group``, where they don't.
-    fio 3.33 prints neither among the options; ``stonewall`` is by far the more usual.
-    """
-    groups = [block.groupid for block in blocks]
-    order = {group: phase for phase, group in enumerate(dict.fromkeys(groups))}
-    return [order[group] for group in groups]
 
 
 def _job(block: JobBlock, name: str, phase: int, options: Mapping[str, object], source: str) -> Job:
@@ -268,7 +282,6 @@ def _warnings(document: Document, jobs: Sequence[Job]) -> Iterator[str]:
 
 
 def said_together(jobs: Sequence[Job]) -> Iterator[str]:
-    """What their numbers as one lack."""
     if any(job.phase for job in jobs):
         yield (
             "fio reported several groups of jobs, which are taken to have run one after another (stonewall): "
@@ -291,7 +304,6 @@ def _without_submission(blocks: Sequence[JobBlock]) -> Iterator[str]:
 
 
 def _submission(way: DirectionBlock) -> float:
-    """The share of submission in the mean total latency; 0 where latencies are total ones."""
     completion, submission = way.clat_ns, way.slat_ns
     if completion is None or submission is None or not submission.mean or _is_total(way):
         return 0.0

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import compress, pairwise
+from pathlib import PurePosixPath
 
 import polars as pl
 
@@ -17,11 +18,71 @@ from storlab.text import printable
 from storlab.tools.fio.blocks import DirectionBlock, JobBlock, Root
 from storlab.tools.fio.declared import declared
 from storlab.tools.fio.document import Document
-from storlab.tools.fio.failures import failure
 from storlab.tools.fio.metrics import Job, percentiles_of
-from storlab.tools.fio.output import Report, frames, has_total, report_by_group, said_together, unique_names
-from storlab.tools.fio.traits import log_prefixes, options_of, traits_of
+from storlab.tools.fio.normal_lines import told_of
+from storlab.tools.fio.output import Report, failure, frames, has_total, report_by_group, said_together, unique_names
 from storlab.tools.importer import Part
+from storlab.units import parse_size, size_text
+
+_ALIASES = {"blocksize": "bs", "readwrite": "rw", "iodepth_batch_submit": "iodepth_batch", "thread_count": "numjobs"}
+_DEFAULTS = {"rw": "read", "bs": "4k", "ioengine": "psync", "iodepth": "1", "numjobs": "1", "direct": "0"}
+_SIZES = frozenset({"bs", "size", "io_size", "filesize"})
+_NO_TRAITS = frozenset(
+    {"name", "description", "group_reporting", "new_group", "stonewall", "wait_for_previous", "randseed"}
+    | {"bwavgtime", "iopsavgtime", "per_job_logs", "output", "percentile_list", "lat_percentiles", "clat_percentiles"}
+)
+_LOGS = re.compile(r"write_(bw|iops|lat)_log")
+_HISTOGRAM_LOGS = re.compile(r"write_hist_log")
+_OF_LOGS = re.compile(r"write_\w+_log|log_\w+")
+
+
+def options_of(document: Document, job: JobBlock) -> dict[str, str]:
+    options = {**(document.root.options or {}), **(job.options or {})}
+    return {str(name): str(value) for name, value in options.items()}
+
+
+def traits_of(jobs: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """What can tell a group of jobs, of these options, from others. Where its jobs differ: ``read + write``."""
+    spelled = [_spelled(options) for options in jobs]
+    known = _DEFAULTS if any(spelled) else {}  # of a job without any, nobody knows them
+    names = dict.fromkeys([*known, *(name for options in spelled for name in options)])
+    values = {name: [options.get(name, _DEFAULTS.get(name, "–")) for options in spelled] for name in names}
+    return {name: " + ".join(dict.fromkeys(each)) for name, each in values.items()}
+
+
+def _spelled(options: Mapping[str, str]) -> dict[str, str]:
+    spelled = {}
+    for name, value in options.items():
+        name = _ALIASES.get(name, name)
+        if name not in _NO_TRAITS and not _OF_LOGS.fullmatch(name):
+            spelled[printable(name)] = _value(name, value, options.get("kb_base", "1024"))
+    return spelled
+
+
+def _value(name: str, value: str, kb_base: str) -> str:
+    """In one spelling: 4096 is 4k; an option without a value is on."""
+    if name in _SIZES and kb_base == "1024" and "ib" not in value.lower():  # 4kib, to fio, is 4000
+        try:
+            return size_text(parse_size(value))
+        except ValueError:
+            pass  # fio has other ways to say it: 80%, 4k,8k
+    return printable(value) or "1"
+
+
+def log_prefixes(options: Mapping[str, str], histograms: bool = False) -> list[str]:
+    """How the names of a job's logs begin, or of its histogram logs: as its options say, which may be with a folder, or
+    by the job's name.
+    """
+    logs = _HISTOGRAM_LOGS if histograms else _LOGS
+    found = (value or options.get("name", "") for name, value in options.items() if logs.fullmatch(name))
+    return list(dict.fromkeys(PurePosixPath(value).name for value in found if PurePosixPath(value).name))
+
+
+def said_of_jobs(lines: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Options by the name of their job, from the lines with which fio begins: ``x: (g=0): rw=read, bs=…``."""
+    told = (told_of(line) for line in lines)
+    return {each.name: each.options for each in told if each is not None}
+
 
 LOGS, HISTOGRAM_LOGS = "logs", "histogram logs"
 """Facts: how the names of the logs begin that a part's jobs wrote."""
@@ -38,25 +99,24 @@ def json_parts(documents: Sequence[Document], broken: Sequence[ParseError], sour
     once = _once(ours)
     runs = _last_of_each_run(once)
     parts = [part for run in runs or documents for part in _parts(_without_chatter(run), source)]
-    said = [f"line {error.line}: {_reason(error)}; that document is left out" for error in broken]
+    said = [
+        f"line {error.line}: {str(error).removeprefix(f'{error.source}:{error.line}: ')}; that document is left out"
+        for error in broken
+    ]
     others = [each.line for each in documents if not jobs_of(each.root)]
     said += [f"line {line}: JSON that is no result of fio is left out" for line in others]
     if len(ours) > len(once):
         said.append(said_of_copies(len(ours) - len(once)))
     if len(once) > len(runs):
         said.append(said_of_status(len(once) - len(runs)))
-    first = parts[0].measured
-    parts[0] = replace(parts[0], found=replace(first, warnings=(*said, *first.warnings)))
-    return parts
+    return [parts[0].warned(*said, first=True), *parts[1:]]
 
 
 def said_of_copies(number: int) -> str:
-    """Of reports that are in a file twice."""
     return f"copies of its own reports are left out: {number}"
 
 
 def said_of_status(number: int) -> str:
-    """Of reports that the last one of their run contains."""
     return f"reports of runs that went on (--status-interval) are left out: {number}"
 
 
@@ -66,7 +126,6 @@ def normal_parts(documents: Sequence[Document], source: str) -> list[Part]:
 
 
 def same_run(one: Document, other: Document) -> bool:
-    """Whether both say of the same jobs that they did the same: one run, printed in two forms."""
     return bool(_did(one)) and _did(one) == _did(other)
 
 
@@ -74,10 +133,6 @@ def _did(document: Document) -> list[tuple[object, ...]]:
     jobs = sorted(jobs_of(document.root), key=lambda job: (job.groupid, job.jobname))
     ways = ((job, [way and way.total_ios for way in (job.read, job.write, job.trim)]) for job in jobs)
     return [(job.jobname, job.groupid, *(done or 0 for done in of)) for job, of in ways]
-
-
-def _reason(error: ParseError) -> str:
-    return str(error).removeprefix(f"{error.source}:{error.line}: ")
 
 
 def _once(documents: Sequence[Document]) -> list[Document]:
@@ -128,7 +183,6 @@ def _directions(job: JobBlock) -> tuple[DirectionBlock | None, ...]:
 
 
 def _grew(one: DirectionBlock | None, two: DirectionBlock | None) -> bool:
-    """Whether two can be what became of one: more of everything, and extremes that are further apart."""
     if one is None or two is None:
         return one is two
     more = one.io_bytes <= two.io_bytes and one.total_ios <= two.total_ios and one.runtime <= two.runtime
@@ -175,7 +229,6 @@ class _Group:
 
     @property
     def logs(self) -> dict[str, object]:
-        """Facts: the logs that its jobs wrote."""
         facts: dict[str, object] = {}
         for fact, of_histograms in ((LOGS, False), (HISTOGRAM_LOGS, True)):
             found = [prefix for options in self.options.values() for prefix in log_prefixes(options, of_histograms)]

@@ -155,7 +155,6 @@ class Text:
     def _absolute(
         self, ends: tuple[_End, _End], sequence: int | None, acked: int, flags: int
     ) -> tuple[int | None, int]:
-        """Numbers of sequence and of the ACK, as they were in the packet."""
         known = self._numberings.get(frozenset(ends))
         if known is None or flags & _SYN:
             if flags & _ACK and len(self._numberings) < _MOST_CONNECTIONS:

@@ -24,9 +24,27 @@ from typing import NamedTuple
 import polars as pl
 
 from storlab.measurements import HISTOGRAM_COLUMNS, SERIES_COLUMNS, empty
-from storlab.metrics import PERCENTILES, Value, percentile_name
+from storlab.metrics import PERCENTILES, MetricSpec, Value, by_name, latencies, percentile_name
 from storlab.percentiles import percentiles
-from storlab.tools.pgbench.declared import METRICS
+
+METRICS = by_name(
+    [
+        MetricSpec("tps", "1/s", "higher", quantity="throughput", series=True),
+        MetricSpec("transactions", "1", quantity="operations"),
+        MetricSpec("errors", "1", "lower"),
+        *latencies("latency", "transactions"),
+        MetricSpec("latency.stddev", "s", "lower", "mean", of="latency", statistic="stddev"),
+        MetricSpec("lag.mean", "s", "lower", "mean"),
+        MetricSpec("lag.max", "s", "lower", "max"),
+        MetricSpec("skipped", "1", "lower"),
+        MetricSpec("late", "1", "lower"),
+        MetricSpec("retries", "1", "lower"),
+    ]
+)
+"""``lag``: by how much transactions began later than ``rate`` asks for. ``skipped``: those that would have begun so
+late that they could not end within the latency limit; ``late``: those that ended beyond it.
+"""
+
 
 TRANSACTION = re.compile(
     rb"^\d{1,9} \d{1,18} (?:\d{1,15}|failed|skipped|serialization|deadlock) "
@@ -61,13 +79,11 @@ class Log:
 
 
 def is_log(head: bytes) -> bool:
-    """Whether a file that begins like this is a log of either kind, by its first line."""
     line = head.partition(b"\n")[0]
     return TRANSACTION.match(line) is not None or INTERVAL.match(line) is not None
 
 
 def read_log(logs: Iterable[bytes]) -> Log | None:
-    """All logs of one run; nothing where no transaction is in them."""
     cut = [_without_cut(text) for text in logs]
     texts, said = [text for text, _ in cut if text.strip()], [each for _, more in cut for each in more]
     if texts and INTERVAL.match(texts[0].partition(b"\n")[0]) is not None:
@@ -120,7 +136,6 @@ class _Client(NamedTuple):
 
     @property
     def repeats(self) -> bool:
-        """Whether two have one number."""
         numbers = self.last - self.first + 1
         return self.done > numbers or (self.done == numbers and 2 * self.summed != numbers * (self.first + self.last))
 
@@ -312,7 +327,6 @@ class _Interval:
 
 
 def _totals(rows: Sequence[_Interval], done: int) -> dict[str, float]:
-    """Metric → number in base units; what these logs don't have, such as the lag without a rate, is absent."""
     total, squares, lag, _ = (sum(each) for each in zip(*(row.sums for row in rows), strict=True))
     skipped, _, retries, *failed = [
         *(sum(each) for each in zip_longest(*(row.others for row in rows), fillvalue=0)),

@@ -15,10 +15,123 @@ import polars as pl
 
 from storlab.errors import ParseError
 from storlab.text import first
-from storlab.tools.sysbench.closing import contradicts, is_consistent, lacking, read_closing, repeats, stray
-from storlab.tools.sysbench.histogram import BEGIN, LONGEST, read_histogram
-from storlab.tools.sysbench.intervals import SHOWS, Test, read_intervals
-from storlab.tools.sysbench.places import BANNER, Place, places
+from storlab.tools.sysbench.blocks import (
+    BEGIN,
+    LONGEST,
+    SHOWS,
+    Test,
+    contradicts,
+    is_consistent,
+    lacking,
+    read_closing,
+    read_histogram,
+    read_intervals,
+    repeats,
+    stray,
+)
+
+# Where in a text each run of sysbench is: from its first line, or from what it was told, or else from its results on.
+#
+# Several runs follow each other in one file, whole or as they were pasted, without their first lines or their
+# intervals. A run ends where the next one's first line is, or where something comes again that each has once: what it
+# was told, a part of the closing block, intervals after that. Reports at checkpoints look like closing blocks, and
+# are none.
+
+# Each begins with a line feed, which the text is given at its start, too, unless a banner stands there: such patterns
+# are searched for as fast as plain text, and those that begin with ^ are not.
+BANNER = re.compile(rb"(?:\A|\n)sysbench (\d+\.\d+\S*) ")
+FIRST = re.compile(rb"\n\[ *(\d{1,15})s ?\] ")
+CHECKPOINT = b"] Checkpoint report:\n"
+_TOLD = b"Running the test with following options:"
+_BANNER = b"sysbench "
+_PARTS = (
+    (b"SQL statistics:", b"OLTP test statistics:", b"File operations:", b"Operations performed:", b"CPU speed:"),
+    (b"Throughput:",),
+    (b"General statistics:", b"Test execution summary:"),
+    (b"Latency (ms):",),
+    (b"Threads fairness:",),
+)
+"""Of a closing block, in the order in which they come; no version has all."""
+_RANKS = {mark: rank for rank, marks in enumerate(_PARTS) for mark in marks}
+_OPEN = (_BANNER, _TOLD, b"Operations performed:")  # after which the line goes on
+_MARKS = re.compile(
+    rb"\n(" + b"|".join(map(re.escape, _OPEN)) + rb"|(?:" + b"|".join(map(re.escape, _RANKS)) + rb")(?=[ \t]*\n))"
+)
+LINES_BEGIN = b"|".join([rb"sysbench \d", rb"\[ *\d+s ?\] ", *map(re.escape, (_TOLD, *_RANKS))])
+"""What lines begin with that sysbench doesn't indent, of those by which runs are told apart."""
+
+
+@dataclass
+class Place:
+    """Of one run: where it begins, its first interval, its closing block and its end. ``head``: since when what stands
+    there can be what it was told. ``None`` where it has no such thing.
+    """
+
+    start: int
+    head: int
+    told: bool = False
+    first: int | None = None
+    closing: int | None = None
+    checkpoints: int = 0
+    end: int = 0
+
+
+def places(text: bytes) -> list[Place]:
+    """Of all runs of ``text``, which begins with a line feed or ``BANNER``; the first begins with it."""
+    runs = [Place(0, 0)]
+    rank, last, checkpoint, reported = -1, 0, False, False
+    for at, mark in [*_marks(text), (len(text), b"")]:
+        run = runs[-1]
+        interval = FIRST.search(text, last, at)
+        if interval and run.closing is not None:
+            if reported and _time(interval) >= _time(FIRST.match(text, text.rfind(b"\n[", 0, run.closing))):
+                run.closing = None  # a part of the report that is there twice
+            else:
+                run, reported = _next(runs, interval.start(), last), False
+        if interval:
+            checkpoint = False
+            run.first = interval.start() if run.first is None else run.first
+        if mark == _BANNER or (mark == _TOLD and (run.told or run.first is not None or run.closing is not None)):
+            run, reported = _next(runs, at, at), False
+        if mark == _TOLD:
+            run.told = True
+        elif mark == CHECKPOINT:
+            checkpoint, reported, rank = True, True, -1
+            run.checkpoints += 1
+        elif mark in _RANKS:
+            if checkpoint and _RANKS[mark] > rank:
+                rank = _RANKS[mark]
+                last = at
+                continue
+            checkpoint = False
+            if run.closing is not None and _RANKS[mark] <= rank:
+                run, reported = _next(runs, at, last), False
+            run.closing = at if run.closing is None else run.closing
+            rank = _RANKS[mark]
+        last = at
+    runs[-1].end = len(text)
+    return runs
+
+
+def _time(interval: re.Match[bytes] | None) -> int:
+    return int(interval[1]) if interval else 0
+
+
+def _next(runs: list[Place], start: int, head: int) -> Place:
+    runs[-1].end = start
+    runs.append(Place(start, head))
+    return runs[-1]
+
+
+def _marks(text: bytes) -> list[tuple[int, bytes]]:
+    """Where each is; all but checkpoints are found in one go, for there may be millions of intervals between them."""
+    found = [(match.start(), match[1]) for match in _MARKS.finditer(text)]
+    at = text.find(CHECKPOINT)
+    while at >= 0:
+        found.append((at, CHECKPOINT))
+        at = text.find(CHECKPOINT, at + 1)
+    return sorted(mark for mark in found if mark[1] != _BANNER or BANNER.match(text, mark[0]))
+
 
 _FATAL = re.compile(rb"\nFATAL: (.*)")
 _CHECKPOINTS = (
@@ -79,7 +192,6 @@ class SysbenchRun:
 
     @property
     def measured(self) -> bool:
-        """Whether there is anything that it measured."""
         return bool(self.closed or self.intervals.height)
 
 
@@ -104,14 +216,13 @@ def read_sysbench(text: bytes, source: str) -> list[SysbenchRun]:
     if any(run.measured for run in runs):
         return runs
     if BANNER.search(text) or runs:
-        fatal = _FATAL.search(text)
-        said = f"which ended with: FATAL: {_shown(fatal[1])}" if fatal else "only what it prints before it measures"
+        fatal = next(_fatal(text, b""), "")
+        said = f"which ended with: {fatal}" if fatal else "only what it prints before it measures"
         raise ParseError(f"holds no result of sysbench, {said}", source)
     raise ParseError("is no output of sysbench: it has neither lines of intervals nor a closing block", source)
 
 
 def _first_line(text: bytes) -> int:
-    """Its number, less the line feed before it where ``text`` was given one."""
     return int(not text.startswith(b"\n"))
 
 
@@ -182,7 +293,6 @@ def _refuse_steps_back(intervals: pl.DataFrame, text: bytes, start: int, source:
 
 
 def _strays(text: bytes, place: Place, closing: int) -> Iterator[str]:
-    """Of a closing block whose first lines are missing, or of another one."""
     above = max(text.rfind(b"\n[", place.start, closing), place.start, closing - _CLOSE)
     reported = re.match(rb"\n\[ *\d+s ?\] Checkpoint", text[above : above + 40])
     if not reported and (found := stray(text[above:closing])):
@@ -213,12 +323,8 @@ def _fatal(head: bytes, tail: bytes) -> Iterator[str]:
     """What sysbench itself called fatal. It ends by it, so between intervals it is looked for only at their end."""
     messages = _FATAL.findall(head + tail)
     if messages:
-        first = _shown(messages[0])
+        first = messages[0].decode(errors="replace")[:200]
         yield f"FATAL: {first}" if len(messages) == 1 else f"FATAL, {len(messages)} times; first: {first}"
-
-
-def _shown(message: bytes) -> str:
-    return message.decode(errors="replace")[:200]
 
 
 def _facts(head: bytes, test: Test) -> dict[str, object]:

@@ -25,9 +25,19 @@ from storlab.limits import IMPORTED_ROWS
 from storlab.measurements import SERIES_COLUMNS, Measurements, metric_frame
 from storlab.metrics import Value, declared_by
 from storlab.tools.importer import Importer, Part
-from storlab.tools.table.fields import delimiter_of, figure_of, has_no_figure, is_time, plain
-from storlab.tools.table.headings import is_setting
-from storlab.tools.table.mapping import UNITS, TableMapping, ValueColumn, found_in, mapping_of
+from storlab.tools.table.columns import (
+    UNITS,
+    TableMapping,
+    ValueColumn,
+    delimiter_of,
+    figure_of,
+    found_in,
+    has_no_figure,
+    is_setting,
+    is_time,
+    mapping_of,
+    plain,
+)
 from storlab.units import shown
 
 _LONGEST = 63
@@ -152,7 +162,6 @@ class _Table:
             self.warnings.append(f"no figure at all, and so a failed trial, in line {', '.join(named)}{more}")
 
     def _require_alike(self, line: int, fields: list[str], levels: tuple[str, ...], metric: str) -> None:
-        """Refuse rows of one cell that differ in a column which says what they are, and of which nobody spoke."""
         earlier, others = self.firsts.setdefault((levels, metric), (line, fields))
         if others is fields or self.alike == line:
             return
@@ -167,14 +176,12 @@ class _Table:
                 raise ParseError(f"{said}, and both rows would be of one cell: {instead}", self.source, line)
 
     def _is_word(self, field: str) -> bool:
-        """Whether it is no measured figure: ``xfs``, or ``64k``."""
         if plain(field, ".") is not None or has_no_figure(field) or is_time(field):
             return False
         figure = figure_of(field, self.mapping.decimal)
         return figure is None or figure.prefixed or figure.base == "B"
 
     def _is_next(self, trial: _Trial, metric: str, key: Key, line: int) -> bool:
-        """Whether a number belongs to the next round of its cell, as this trial has one already."""
         if self.mapping.time is not None or metric not in trial.rows:
             return False
         if key[1] is not None:
@@ -242,7 +249,6 @@ class _Table:
         self.undeclared = [(at, name, is_setting(name)) for at, name in others]
 
     def _numbers(self, line: int, row: dict[str, str]) -> Iterator[tuple[str, ValueColumn, float]]:
-        """Metric, its column and its number in base units: of each that has one."""
         for value in self.mapping.values:
             text = row[value.name]
             bare = plain(text, self.mapping.decimal)
@@ -254,14 +260,12 @@ class _Table:
             yield metric, value if unit == value.unit else replace(value, unit=unit), number
 
     def _number(self, line: int, text: str, bare: float | None, column: ValueColumn) -> tuple[float, str]:
-        """In base units, and which: the column's or, where nobody states that, the one that all of its fields have."""
         number = math.inf if bare is None else bare * column.factor
         if math.isfinite(number) and (column.stated or not self.with_unit.setdefault(column.name, (line, ""))[1]):
             return number, column.unit
         return self._figure(line, text, column)
 
     def _figure(self, line: int, text: str, column: ValueColumn) -> tuple[float, str]:
-        """The same of what is not just a number."""
         figure = figure_of(text, self.mapping.decimal)
         fault = f"column {shown(column.name)}: {shown(text)}"
         if figure is None:
@@ -310,7 +314,16 @@ class _Table:
 
 
 def _measured(trial: _Trial, warnings: Sequence[str]) -> Measurements:
-    values = list(_values(trial))
+    values = [
+        Value(
+            metric,
+            math.fsum(number / len(found.numbers) for number in found.numbers),
+            trial.values[metric].unit,
+            trial.values[metric].better,
+            "mean",
+        )
+        for metric, found in trial.rows.items()
+    ]
     timed = sorted(metric for metric, found in trial.rows.items() if found.times)
     measured = Measurements(metric_frame(values), warnings=tuple(warnings), declared=declared_by(values, {*timed}))
     if not timed:
@@ -324,9 +337,3 @@ def _series(metric: str, trial: _Trial) -> pl.DataFrame:
     job = pl.lit(None, SERIES_COLUMNS["job"])
     frame = frame.sort("t", maintain_order=True)
     return frame.select(job=job, metric=pl.lit(metric), t="t", value="value", unit=pl.lit(unit))
-
-
-def _values(trial: _Trial) -> Iterator[Value]:
-    for metric, found in trial.rows.items():
-        mean = math.fsum(number / len(found.numbers) for number in found.numbers)
-        yield Value(metric, mean, trial.values[metric].unit, trial.values[metric].better, "mean")

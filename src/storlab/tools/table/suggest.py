@@ -9,9 +9,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from storlab.errors import ParseError
-from storlab.tools.signatures import HEAD
-from storlab.tools.table.fields import delimiter_of, figure_of, has_no_figure, is_time
-from storlab.tools.table.headings import better_of, counts_per_second, is_round, is_setting
+from storlab.tools.kinds import HEAD
+from storlab.tools.table.columns import (
+    better_of,
+    counts_per_second,
+    delimiter_of,
+    figure_of,
+    has_no_figure,
+    is_round,
+    is_setting,
+    is_time,
+)
 from storlab.tools.table.importer import TableImporter
 
 _ROWS = 200
@@ -32,7 +40,6 @@ class Suggestion:
 
     @property
     def words(self) -> list[str]:
-        """The same on a command line."""
         each = ((name, [said] if isinstance(said, str) else said) for name, said in self.options.items())
         return [word for name, all_said in each for said in all_said for word in (f"--{name.replace('_', '-')}", said)]
 
@@ -55,9 +62,10 @@ def suggestion_for(head: bytes, source: str) -> Suggestion | None:
 
 
 def _options(text: bytes) -> Options:
-    """What each column is, by its heading and its first fields; only what is not empty."""
     names, rows, delimiter = _head(text)
-    decimal = "," if delimiter != "," and _with_commas(rows) else "."
+    commas = [field for row in rows for each in row if _COMMA.fullmatch(field := each.strip())]
+    # Commas are decimal, but not where each may as well stand between thousands.
+    decimal = "," if delimiter != "," and not all(map(_GROUPED.fullmatch, commas)) else "."
     found: dict[str, list[str]] = {"factor_column": [], "round_column": [], "ignore_column": [], "value": []}
     for name, *column in zip(names, *rows, strict=True):
         fields = [field.strip() for field in column if not has_no_figure(field)]
@@ -76,7 +84,6 @@ def _options(text: bytes) -> Options:
 
 
 def _head(text: bytes) -> tuple[list[str], list[list[str]], str]:
-    """The headings, the first rows that have as many fields, and what separates these."""
     decoded = text.decode("utf-8-sig", errors="replace")
     delimiter = delimiter_of(decoded.partition("\n")[0])
     rows = []
@@ -91,14 +98,7 @@ def _head(text: bytes) -> tuple[list[str], list[list[str]], str]:
     return [name.strip() for name in names], [row for row in rest if len(row) == len(names)], delimiter
 
 
-def _with_commas(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether commas are decimal: not where each may as well stand between thousands."""
-    found = [field for row in rows for each in row if _COMMA.fullmatch(field := each.strip())]
-    return any(not _GROUPED.fullmatch(field) for field in found)
-
-
 def _are_figures(name: str, fields: Sequence[str], decimal: str) -> bool:
-    """Whether they are numbers, also such as are not read: but no sizes, ``64k``, that tell set-ups apart."""
     read = [figure_of(field, decimal) for field in fields]
     if any(each and (each.prefixed or each.base == "B") for each in read) and better_of(name) == "neither":
         return False

@@ -13,7 +13,7 @@ from typing import Any
 from storlab.text import is_whole
 from storlab.units import parse_size
 from storlab.workloads.fio import options as fio_options
-from storlab.workloads.fio.options import Job, Option, Options, Sections
+from storlab.workloads.fio.options import Job, Option, Sections
 
 _PATTERNS = frozenset({"read", "write", "rw", "readwrite", "randread", "randwrite", "randrw"})
 _ENGINES = frozenset(
@@ -28,12 +28,11 @@ _USES = frozenset({
 
 
 def files_of(sections: Sections) -> str:
-    """A job file without what does not matter to the files: equal for loads that lay out the same ones."""
-    return "".join(fio_options.section(title, _of_files(options)) for title, options in sections)
-
-
-def _of_files(options: Options) -> dict[str, Option]:
-    return {key: value for key, value in options.items() if not _is_use(fio_options.plain(key), value)}
+    about_files = (
+        (title, {key: value for key, value in options.items() if not _is_use(fio_options.plain(key), value)})
+        for title, options in sections
+    )
+    return "".join(fio_options.section(title, options) for title, options in about_files)
 
 
 def _is_use(key: str, value: Option) -> bool:
@@ -106,7 +105,6 @@ def _files_of_job(job: Job, directory: str) -> list[dict[str, Any]] | None:
 
 
 def _names(job: str, options: dict[str, str], count: int) -> Iterator[str]:
-    """Each once: processes may share a file."""
     form = options.get("filename") or options.get("filename_format") or "$jobname.$jobnum.$filenum"
     names = (
         form.replace("$jobname", job).replace("$jobnum", str(process)).replace("$filenum", str(number))

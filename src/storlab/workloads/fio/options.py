@@ -54,7 +54,6 @@ def jobs_of(sections: Sections) -> list[Job]:
 
 
 def section(title: str, options: Options) -> str:
-    """A section of a job file."""
     return "".join([f"[{title}]\n", *(f"{key}={text(value)}\n" for key, value in options.items())])
 
 
@@ -117,7 +116,6 @@ def _included(name: str, read: ReadInput, above: tuple[str, ...]) -> Iterator[st
 
 
 def sections_of(lines: str) -> Sections:
-    """A native job file's sections; an option without a value is switched on."""
     sections: Sections = []
     for line in lines.splitlines():
         bare = re.split("[;#]", line)[0].strip()
@@ -143,7 +141,6 @@ def total_size(jobs: Iterable[Job]) -> int:
 
 
 def names_files(jobs: Iterable[Job]) -> bool:
-    """Whether they name files of their own, which only a directory can hold."""
     values = (text(job.options[key]) for job in jobs for key in _FILES if key in job.options)
     return any(part != TARGET for value in values for part in value.split(":"))
 
@@ -181,7 +178,6 @@ def work(jobs: Sequence[Job]) -> Work | None:
 
 
 def _waiting(options: Options) -> float:
-    """Of how many of its operations each is one that waits: all, one in so many by fsync, or none."""
     ways = f"{options.get('rw', '')}{options.get('readwrite', '')}"
     every = ("rand" in ways and "write" not in ways) or any(is_on(options.get(k, False)) for k in ("direct", "sync"))
     synced = [text(options[key]) for key in ("fsync", "fdatasync") if key in options]
@@ -193,12 +189,10 @@ def _bytes(options: Options, key: str) -> int:
 
 
 def _of_files(options: Options) -> int:
-    """Bytes of all the files of a process that has several of one size."""
     return _bytes(options, "filesize") * _count(options, "nrfiles")
 
 
 def files(jobs: Iterable[Job]) -> int:
-    """How many there are, of all processes together."""
     return sum(_count(job.options, "nrfiles") * processes(job.options) for job in jobs)
 
 
@@ -234,13 +228,11 @@ def directions(jobs: Iterable[Job]) -> frozenset[str]:
 
 
 def may_have(jobs: Iterable[Job], pattern: str) -> bool:
-    """Whether any of them has an option whose name matches, or replays what may have had one."""
     names = [plain(key) for job in jobs for key in job.options]
     return any(key in _REPLAYS or re.fullmatch(pattern, key) for key in names)
 
 
 def ramps(jobs: Iterable[Job], warm_up: float) -> bool:
-    """Whether any of them has a beginning that fio does not measure: its own ``ramp_time``, or else ``warm_up`` s."""
     return any(_time(job.options.get("ramp_time", warm_up)) != 0 for job in jobs)
 
 
@@ -254,7 +246,6 @@ def ends_while_ramping(jobs: Iterable[Job], warm_up: float) -> bool:
 
 
 def is_on(value: Option) -> bool:
-    """Whether an option with this value is."""
     return value not in (False, 0, "0")
 
 
@@ -266,7 +257,6 @@ def _size(options: Options) -> int:
 
 
 def processes(options: Options) -> int:
-    """How many of them fio makes of a job with these options."""
     return _count(options, "numjobs", 5)
 
 
@@ -295,3 +285,79 @@ def _time(value: Option) -> float | None:
         return parse_duration(value)
     except ValueError:
         return None
+
+
+# Sizes and durations as studies write them, in words that mean the same to fio.
+#
+# fio reads ``1.5s`` as 1 s, ``1h30m`` as nothing, and ``4KiB`` as 4000 bytes (``kb_base`` in fio(1)). What stands in
+# a job file of fio's own is fio's, and none of this.
+
+_TIMES = {
+    "runtime",
+    "timeout",
+    "ramp_time",
+    "startdelay",
+    "steadystate_duration",
+    "ss_dur",
+    "steadystate_ramp_time",
+    "ss_ramp",
+}
+_SIZES = {
+    *("bs", "blocksize", "ba", "blockalign", "bsrange", "blocksize_range", "bssplit", "size", "filesize", "io_size"),
+    *("io_limit", "offset", "offset_increment", "rate", "rate_min", "zonesize", "zonerange", "zoneskip"),
+}
+_TIME_OF_FIO = re.compile(r"\d+(us|ms|s|m|h|d)?")
+_AMBIGUOUS = re.compile(r"(?<![\w.])\d+(\.\d+\s*[kmgtp]?i?b?|\s*[kmgtp]ib)(?!\w)", re.IGNORECASE)
+
+
+def in_fios_words(options: Options) -> dict[str, Option]:
+    """The same options; what is no size or duration to us is left to fio."""
+    sizes = _SIZES if "kb_base" not in options else set()  # whoever sets it has fio's rules in mind
+    return {
+        key: _fios_time(value)
+        if plain(key) in _TIMES
+        else _AMBIGUOUS.sub(_fios_bytes, value)
+        if plain(key) in sizes and isinstance(value, str)
+        else value
+        for key, value in options.items()
+    }
+
+
+def _fios_time(value: Option) -> Option:
+    if not isinstance(value, str | float) or (isinstance(value, str) and _TIME_OF_FIO.fullmatch(value)):
+        return value
+    try:
+        microseconds = round(parse_duration(value) * 1e6)
+    except ValueError:
+        return value
+    return f"{microseconds}us" if microseconds % 1000 else f"{microseconds // 1000}ms"
+
+
+def _fios_bytes(found: re.Match[str]) -> str:
+    try:
+        return str(parse_size(found[0]))
+    except ValueError:
+        return found[0]
+
+
+# Whether as many operations are in flight as ``iodepth`` says.
+#
+# Source: fio's HOWTO, "iodepth": none of synchronous engines (``FIO_SYNCIO``) has more than one, nor libaio with
+# buffered I/O.
+
+_SYNCHRONOUS = frozenset({"sync", "psync", "vsync", "pvsync", "pvsync2", "mmap", "splice"})
+_DEFAULT = "psync"  # on Linux
+
+
+def without_effect(jobs: Iterable[Job]) -> str:
+    """Why a depth of more than 1 has no effect, without a full stop; empty where each has one."""
+    for job in jobs:
+        options = {plain(key): text(value) for key, value in job.options.items()}
+        depth, engine = options.get("iodepth", "1"), options.get("ioengine", _DEFAULT)
+        if not is_whole(depth, 7) or int(depth) < 2:
+            continue
+        if engine in _SYNCHRONOUS:
+            return f"iodepth has no effect: {engine} has one operation in flight"
+        if engine == "libaio" and options.get("direct", "0") == "0" and options.get("buffered", "1") != "0":
+            return "iodepth has no effect without direct = 1: libaio submits buffered operations one by one, and waits"
+    return ""

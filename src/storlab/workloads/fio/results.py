@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,8 +16,8 @@ from storlab.metrics import Value
 from storlab.nodes.process import ExitRecord
 from storlab.text import is_whole
 from storlab.tools.fio.declared import METRICS
-from storlab.tools.fio.histogram_log import PACKED_HISTOGRAMS, read_histogram_logs, with_histogram_logs
-from storlab.tools.fio.log_lines import IS_PACKED, packed_logs
+from storlab.tools.fio.histogram import PACKED_HISTOGRAMS, read_histogram_logs, with_histogram_logs
+from storlab.tools.fio.log_lines import AT_ONCE, IS_PACKED, Phases, packed_logs
 from storlab.tools.fio.logs import (
     AVERAGED_WRONG,
     MAXIMA,
@@ -26,15 +26,113 @@ from storlab.tools.fio.logs import (
     latencies_are_means,
     read_series,
 )
+from storlab.tools.fio.metrics import Job as Reported
 from storlab.tools.fio.operations import added, longest_gap
 from storlab.tools.fio.output import measured as of_report
 from storlab.tools.fio.output import parse_fio, read_report
-from storlab.tools.fio.phases import AT_ONCE, Phases
 from storlab.workloads.base import bytes_of, read_exit, read_turns
 from storlab.workloads.fio import sliced
-from storlab.workloads.fio.asked import TOO_SHORT, fell_short, is_too_short
-from storlab.workloads.fio.options import Job
-from storlab.workloads.fio.phases import phases_of
+from storlab.workloads.fio.options import WAITS, Job, is_on, plain, processes, runtime, text, work
+
+# Whether fio did what it was asked: all bytes of jobs that end after an amount, the whole time of the others.
+#
+# fio ends with status 0 where it did less, as on a device that was full at once (``fill_device``).
+
+_EARLIER = {"number_ios", "fill_device", "fill_fs", "exitall", "exit_what", "latency_target", "steadystate", "ss"}
+"""Options by which a job ends before it has done all."""
+_LESS_BYTES = {"filesize", "offset", "offset_increment", "zonemode", "zonesize", *_EARLIER}
+_LESS_TIME = {"io_size", "io_limit", "timeout", *_EARLIER}
+_COUNTS = ("file", "dir", "external")
+"""How engines begin that may do operations without bytes."""
+_MIB = 2**20
+_ENOUGH = 0.9
+"""Share of what was asked: a size that is no multiple of the block is not reached, and times are whole ms."""
+
+
+def fell_short(ran: Sequence[Job], totals: Mapping[str, float], ramped: bool) -> str:
+    """What is missing, in a clause; "" where it did all, or its options don't tell what that is.
+
+    ``totals``: metric → value of all jobs together; ``ramped``: whether a beginning isn't in them.
+    """
+    did = totals.get("bytes", 0.0)
+    counts_only = any(str(job.options.get("ioengine", "")).startswith(_COUNTS) for job in ran)
+    if not did and not (counts_only and totals.get("ios")):
+        return "fio did no I/O"
+    options = {plain(key) for job in ran for key in job.options}
+    wanted = work(ran) if not ramped and not options & _LESS_BYTES else None
+    if wanted is not None and wanted.longest is None and did < _ENOUGH * wanted.moved:
+        return f"fio did {did / _MIB:.4g} MiB of the {wanted.moved / _MIB:.4g} MiB that it was asked for"
+    longest = max((seconds for job in ran if (seconds := runtime(job.options)) is not None), default=0.0)
+    lasted = totals.get("runtime", longest)
+    if lasted < _ENOUGH * longest and not options & _LESS_TIME:
+        return f"fio ran for {lasted:g} s of the {longest:g} s that it was asked for"
+    return ""
+
+
+_COARSE = 0.1  # s
+TOO_SHORT = "fio's jobs ran for less than 100 ms, which it counts in whole ms: rates may be wrong by 1 % and more"
+
+
+def is_too_short(totals: Mapping[str, float]) -> bool:
+    return 0 < totals.get("runtime", _COARSE) < _COARSE
+
+
+# Which of fio's jobs ran at once, and which one after another.
+#
+# A job's logs count from its own start. fio's report (3.33) has groups of jobs, and doesn't say whether they waited
+# for each other: options do.
+
+_BEGINS = ("startdelay", "ramp_time")
+"""What a job does before its logs begin to count."""
+
+
+def phases_of(jobs: Sequence[Job], reported: Sequence[Reported], logged: int) -> Phases | None:
+    """The phases of these jobs, of which ``logged`` processes left logs.
+
+    ``None`` where jobs of one phase began at different times, or what fio reported isn't what the options tell.
+    """
+    if logged <= 1:
+        return AT_ONCE
+    of, groups = _planned(jobs)
+    if _begin_apart(jobs, of) or len({job.phase for job in reported}) != len(groups):
+        return None
+    if not any(of):
+        return AT_ONCE
+    own = tuple(phase for job, phase in zip(jobs, of, strict=True) for _ in range(processes(job.options)))
+    if logged != len(own):
+        return None
+    longest = grouped((groups[job.phase], job.runtime) for job in reported)
+    return Phases(own, tuple(max(longest[phase]) for phase in sorted(longest)))
+
+
+def _planned(jobs: Iterable[Job]) -> tuple[list[int], list[int]]:
+    of, groups = list[int](), [0]
+    for job in jobs:
+        waits = _has(job, *WAITS)
+        if of and (waits or _has(job, "new_group")):
+            groups.append(groups[-1] + waits)
+        of.append(groups[-1])
+    return of, groups
+
+
+def _begin_apart(jobs: Sequence[Job], of: Sequence[int]) -> bool:
+    delays = [_delay(job, "startdelay") for job in jobs]
+    if any("-" in delay or ":" in delay for delay in delays):  # fio draws one for each process
+        return True
+    if any(of) and any(delays):  # what is still to begin is not waited for
+        return True
+    begins = grouped((phase, [_delay(job, key) for key in _BEGINS]) for job, phase in zip(jobs, of, strict=True))
+    apart = any(each != begin[0] for begin in begins.values() for each in begin)
+    return apart or any(_has(job, "wait_for") for job in jobs)
+
+
+def _has(job: Job, *keys: str) -> bool:
+    return any(is_on(value) for key, value in job.options.items() if plain(key) in keys)
+
+
+def _delay(job: Job, key: str) -> str:
+    return next((text(value) for name, value in job.options.items() if plain(name) == key and is_on(value)), "")
+
 
 OUTPUT = "fio.json"
 LOGS = "series"
@@ -68,7 +166,8 @@ def read_results(raw: Path, log_interval: float, ran: Sequence[Job]) -> Measurem
     if short := fell_short(ran, measured.totals(), ramped=any("ramp_time" in each for each in options)):
         raise TrialError(short)
     rates, means = averages_are_sound(options), latencies_are_means(options)
-    phases = phases_of(ran, report.jobs, _logged(raw))
+    logged = [int(found[1]) for path in raw.iterdir() if (found := _LOG.fullmatch(path.name))]  # fio numbers processes
+    phases = phases_of(ran, report.jobs, max(logged, default=0))
     series = read_series(raw, LOGS, log_interval, jobs, rates=rates, means=means, total=total, phases=phases or AT_ONCE)
     stalls = [] if phases is None else _stalls(raw, log_interval, measured, phases)
     left_out = {f"bandwidth and IOPS are left out: {AVERAGED_WRONG}": rates, f"latency are left out: {MAXIMA}": means}
@@ -99,7 +198,6 @@ def _options(measured: Measurements) -> list[Mapping[str, object]]:
 
 
 def _with_histogram_logs(measured: Measurements, raw: Path, jobs: Sequence[str], phases: Phases) -> Measurements:
-    """What the study's own ``write_hist_log`` adds, whatever it is called."""
     options = _options(measured)
     if not any("write_hist_log" in each for each in options):
         return measured
@@ -118,11 +216,6 @@ def _ended(record: ExitRecord, messages: bytes, what: str) -> str:
     said = messages.decode(errors="replace").strip().splitlines()
     how = "was stopped at the time-out" if record.timed_out else f"ended with status {record.code or record.signal}"
     return f"fio {how} and {what}: {said[-1] if said else 'no message'}"
-
-
-def _logged(raw: Path) -> int:
-    """How many processes left logs: fio numbers them."""
-    return max((int(found[1]) for path in raw.iterdir() if (found := _LOG.fullmatch(path.name))), default=0)
 
 
 def _stalls(raw: Path, log_interval: float, measured: Measurements, phases: Phases) -> list[Value]:

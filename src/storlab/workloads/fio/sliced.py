@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from storlab.errors import CommandFailed
 from storlab.workloads.base import Turns
-from storlab.workloads.fio.options import Job, Option, Options, Sections, directions, plain, text
+from storlab.workloads.fio.options import Job, Option, Sections, directions, plain, text
 
 if TYPE_CHECKING:
     import polars as pl
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from storlab.measurements import Measurements
     from storlab.metrics import Value
     from storlab.tools.fio.metrics import Job as MeasuredJob
-    from storlab.tools.fio.slices import Cut
+    from storlab.tools.fio.operations import Cut
 
 LOGS = "operations"
 _MONOTONIC = 1  # CLOCK_MONOTONIC, see clock_gettime(2)
@@ -54,7 +54,6 @@ def _on(options: Mapping[str, str], key: str) -> bool:
 
 
 def sliced(sections: Sections, longest: float) -> Sections:
-    """The jobs with what slices take, which counts more than what the study says."""
     forced: dict[str, Option] = {
         "runtime": f"{round(longest)}s",
         "time_based": 1,
@@ -64,13 +63,13 @@ def sliced(sections: Sections, longest: float) -> Sections:
         "log_alternate_epoch_clock_id": _MONOTONIC,
     }
     jobs = [(name, {**options, **forced}) for name, options in sections if name != "global"]
-    return [*((name, _without_averages(options)) for name, options in sections if name == "global"), *jobs]
-
-
-def _without_averages(options: Options) -> dict[str, Option]:
-    """The options but for averaged logs."""
     averaged = ("write_bw_log", "write_iops_log", "bwavgtime", "iopsavgtime")
-    return {key: value for key, value in options.items() if plain(key) not in averaged}
+    rest = [
+        (name, {key: value for key, value in options.items() if plain(key) not in averaged})
+        for name, options in sections
+        if name == "global"
+    ]
+    return [*rest, *jobs]
 
 
 def measured(whole: Measurements, names: Sequence[str], raw: Path, turns: Turns) -> Measurements:
@@ -81,14 +80,14 @@ def measured(whole: Measurements, names: Sequence[str], raw: Path, turns: Turns)
     import polars as pl
 
     from storlab.measurements import metric_frame
-    from storlab.tools.fio import slices
+    from storlab.tools.fio import operations
     from storlab.tools.fio.logs import find_logs
     from storlab.tools.fio.metrics import frames
 
     logs = find_logs(raw, LOGS, "lat") or find_logs(raw, LOGS, "clat")  # the latter alone with disable_lat
     if not turns.measured or not logs:
         raise CommandFailed("fio did not work in slices: it has no turns, or left no log of its operations")
-    cuts = {number: slices.cut(path, turns.measured) for number, path in logs.items()}
+    cuts = {number: operations.cut(path, turns.measured) for number, path in logs.items()}
     own = list(names) if len(names) == len(cuts) else [f"{number}" for number in cuts]
     jobs = [_job(name, cut, turns.active) for name, cut in zip(own, cuts.values(), strict=True)]
     if not any(job.directions for job in jobs):
@@ -99,18 +98,14 @@ def measured(whole: Measurements, names: Sequence[str], raw: Path, turns: Turns)
     amounts = pl.col("metric").str.contains(r"^(\w+\.)?(bytes|ios)$") | (pl.col("metric") == "errors")
     kept = whole.metrics.filter(amounts & ~pl.col("metric").str.starts_with("sync."))
     told = metric_frame(_told(turns, list(cuts.values())))
+    news = [message for message in whole.warnings if not any(said in message for said in _STOPPED)]
     return replace(
         whole,
         metrics=pl.concat([metrics.filter(~amounts), kept, told]),
         series=_series(turns, list(cuts.values())),
         histograms=histograms,
-        warnings=(*filter(_is_news, whole.warnings), *_warnings(whole, list(cuts.values()))),
+        warnings=(*news, *_warnings(whole, list(cuts.values()))),
     )
-
-
-def _is_news(message: str) -> bool:
-    """Not what fio says because it was asked to end."""
-    return not any(said in message for said in _STOPPED)
 
 
 def _job(name: str, cut: Cut, active: float) -> MeasuredJob:

@@ -24,11 +24,10 @@ from storlab.reach import LIBRARY, READS_FILE, Beside, Found, OwnName, Reach
 from storlab.text import is_whole
 from storlab.tools.fio.declared import declared, wanted_percentiles
 from storlab.workloads.base import Launch, OptionError, ReadInput, RunContext, Work, Workload
-from storlab.workloads.fio import checking, depth, reach, sliced
 from storlab.workloads.fio import options as fio_options
-from storlab.workloads.fio.amounts import in_fios_words
+from storlab.workloads.fio import reach, sliced
 from storlab.workloads.fio.layout import files_of, known_files
-from storlab.workloads.fio.options import Job, Option, Options, Sections
+from storlab.workloads.fio.options import Job, Option, Options, Sections, in_fios_words
 
 _AGENT = "/proc/self/exe"  # the agent becomes what it starts
 _PERCENTILES = "percentile_list"
@@ -127,7 +126,7 @@ class FioWorkload(Workload):
         return fio_options.work(self._jobs())
 
     def leaves_out(self, warm_up: float) -> str:
-        said = [depth.without_effect(self._jobs())]
+        said = [fio_options.without_effect(self._jobs())]
         if fio_options.ends_while_ramping(self._jobs(), warm_up):
             said.append("warm_up is left out: fio has none that is longer than runtime, and measures from the start")
         return "; ".join(filter(None, said))
@@ -136,7 +135,6 @@ class FioWorkload(Workload):
         return not fio_options.ramps(self._jobs(), warm_up)
 
     def reaches(self) -> Iterator[Found]:
-        """Engines that are no part of fio, and traces that lie elsewhere than in the target and the trial's folder."""
         for name in reach.engines_of(self._jobs()):
             if not reach.is_built_in(name):
                 yield Found(self._place_of("ioengine"), "code", reach.code_of(name))
@@ -149,19 +147,19 @@ class FioWorkload(Workload):
     @classmethod
     async def unchecked(cls, node: Node, workloads: Sequence[Self]) -> list[Self]:
         tables = [load for load in workloads if load._job_text is None]
-        refused = [tables[number] for number in await checking.refused(node, [load._jobs() for load in tables])]
+        refused = [tables[number] for number in await reach.refused(node, [load._jobs() for load in tables])]
         return [load for load in workloads if load._job_text is not None or load in refused]
 
     async def check_node(self, node: Node) -> None:
         """Let fio itself parse the options, which runs nothing."""
         try:
             if self._job_text is None:
-                await checking.parse(node, self._jobs())
+                await reach.parse(node, self._jobs())
             else:
-                await checking.parse_file(node, self._job_text)
-        except checking.RefusedOptions as error:
+                await reach.parse_file(node, self._job_text)
+        except reach.RefusedOptions as error:
             raise UserError(str(error), self._written(error.option)) from None
-        for message in (await checking.unknown_engines(node, [self._jobs()])).values():
+        for message in (await reach.unknown_engines(node, [self._jobs()])).values():
             raise UserError(message)
 
     def _written(self, option: str) -> tuple[str, ...]:
@@ -184,11 +182,9 @@ class FioWorkload(Workload):
         return [("global", {**given, **in_fios_words(_extra(self))}), *jobs]
 
     def job_text(self, given: Options, name: str) -> str:
-        """The job file, with ``given`` options below the study's own."""
         return "\n".join(fio_options.section(title, options) for title, options in self._sections(given, name))
 
     def _given(self, place: RunContext) -> dict[str, Option]:
-        """What Storlab gives: where to work, the round's seed, logs. The study's own options win."""
         target = "directory" if isinstance(place.target, Dir) else "filename"
         given: dict[str, Option] = {target: place.path, "randseed": place.seed}
         given |= {f"write_{what}_log": "series" for what in ("bw", "iops", "lat")}
@@ -239,7 +235,6 @@ class FioWorkload(Workload):
         return (await place.node.run([_AGENT, "layout", orjson.dumps(spec).decode()], check=False)).ok
 
     async def _lay_out(self, place: RunContext) -> None:
-        """The same by fio, in a run of its own."""
         arguments = await self._job_arguments(place)
         argv = ["fio", "--create_only=1", "--output-format=json+", "--output=layout.json", *arguments]
         ended = await place.node.run(argv, cwd=place.folder, check=False)
@@ -267,12 +262,11 @@ class FioWorkload(Workload):
 
     @staticmethod
     def _filled(place: RunContext, job_file: str) -> str:
-        """A job file as fio gets it."""
         is_directory = isinstance(place.target, Dir)
         return place.fill(fio_options.in_job_file(job_file, fio_options.below_directory) if is_directory else job_file)
 
     def parse(self, raw: Path) -> Measurements:
-        from storlab.tools.fio.failures import JobFailed  # numpy and polars: not needed to load a study
+        from storlab.tools.fio.output import JobFailed  # numpy and polars: not needed to load a study
         from storlab.workloads.fio.results import read_results
 
         try:

@@ -1,10 +1,10 @@
 """fio's output for people (``--output-format=normal``), as blogs and forums have it, in the form of its JSON.
 
-Source: ``stat.c`` of fio 2.0.10 to 3.33, ``init.c`` for the line with which each job begins. What is printed there is
-rounded, so figures come from what is exact: operations from ``issued``, time from ``msec``, bytes from operations where
-all have one size. The rest has the precision in which it is printed, which the document's note says. Latencies have a
-unit in each line; up to 2.16, ``KB`` is 1024 bytes or 1000 (``kb_base``), which is settled by the sizes of blocks or,
-where these don't tell, refused.
+Source: ``stat.c`` of fio 2.0.10 to 3.33, ``init.c`` for the line with which each job begins. What is printed there
+is rounded, so figures come from what is exact: operations from ``issued``, time from ``msec``, bytes from
+operations where all have one size. The rest has the precision in which it is printed, which the document's note
+says. Latencies have a unit in each line; up to 2.16, ``KB`` is 1024 bytes or 1000 (``kb_base``), which is settled
+by the sizes of blocks or, where these don't tell, refused.
 
 What fio prints of a job is held against itself, for people cut and edit such text: each direction that issued
 operations has its line, rates are operations over time, and the longest time is that of the group's line.
@@ -20,8 +20,7 @@ from typing import Any
 from storlab.errors import ParseError
 from storlab.tools.fio.blocks import NO_LATENCY, DirectionBlock, JobBlock, Root, SyncBlock, untold
 from storlab.tools.fio.document import Document
-from storlab.tools.fio.normal.lines import INSTEAD, Figures, NormalJob, Run, Way, runs_in
-from storlab.tools.fio.normal.told import Told
+from storlab.tools.fio.normal_lines import INSTEAD, Figures, NormalJob, Run, Told, Way, runs_in
 
 _ALL_CLIENTS = "All clients"
 _WAYS = ("read", "write", "trim", "mixed")
@@ -137,7 +136,6 @@ def _block(job: NormalJob, run: Run, rounding: _Rounding, source: str) -> JobBlo
 
 
 def _done(job: NormalJob, source: str) -> dict[str, int]:
-    """Operations by direction, of those that there were."""
     if job.issued is None:
         return {}
     if len(job.issued) < 3:
@@ -159,7 +157,10 @@ def _direction(way: Way, done: int | None, size: int, rounding: _Rounding, where
     total, last = way.bytes
     if size and any(_are_alike(size * done, each) for each in (total, way.in_thousands)):
         total = size * done
-    elif way.in_thousands is not None and not _are_alike(_of_powers(total, done), total):
+    elif way.in_thousands is not None and not (
+        # as many bytes as operations have, if blocks have the power of 2 that is next to their mean
+        total and done and _are_alike(float(done * 2 ** round(math.log2(total / done))), total)
+    ):
         said = f"{where}: its lines don't say whether KB is 1024 bytes or 1000 (kb_base)"
         raise ParseError(f"{said}; {INSTEAD}", source, way.line)
     else:
@@ -170,17 +171,11 @@ def _direction(way: Way, done: int | None, size: int, rounding: _Rounding, where
     return DirectionBlock(round(total), done, way.runtime, slat, clat or NO_LATENCY, lat)
 
 
-def _of_powers(total: float, done: int) -> float:
-    """As many bytes as operations have, if blocks have the power of 2 that is next to their mean."""
-    return float(done * 2 ** round(math.log2(total / done))) if total and done else 0.0
-
-
 def _are_alike(one: float, other: float | None) -> bool:
     return other is not None and other > 0 and abs(one / other - 1) < _TELLING
 
 
 def _are_about(one: float, other: float) -> bool:
-    """Within the digits that are printed of each."""
     return abs(one - other) <= 0.02 * max(one, other) + 2048
 
 
@@ -190,7 +185,6 @@ def _note(figures: Figures, rounding: _Rounding) -> None:
 
 
 def _options(job: NormalJob, run: Run, told: Iterable[Told]) -> dict[str, Any]:
-    """As in JSON, as far as fio said it."""
     alike = sum(each.name == job.name and each.group == job.group for each in run.jobs)
     options = {**untold(job.name), "numjobs": str(max(job.members, alike))}
     said = next((each.options for each in told if each.name == job.name), None)

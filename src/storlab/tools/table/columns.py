@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, get_args
 
 from storlab.errors import UserError
@@ -77,7 +79,6 @@ class TableMapping:
 
     @property
     def each_row_a_trial(self) -> bool:
-        """Whether no column says that several rows belong together."""
         return self.metric is None and self.round is None and self.time is None
 
 
@@ -153,7 +154,6 @@ def found_in(value: ValueColumn, headings: Sequence[str]) -> ValueColumn:
 
 
 def _bare(name: str, headings: Sequence[str]) -> str | None:
-    """The only heading that is this name and a unit."""
     found = [heading for heading in headings if heading != name and unit_of(heading) != (heading, None)]
     found = [heading for heading in found if unit_of(heading)[0] == name]
     return found[0] if len(found) == 1 else None
@@ -178,3 +178,142 @@ def _time_column(text: str) -> ValueColumn:
     if UNITS.get(unit, (0, ""))[1] != "s":
         raise UserError(f"--time-column {shown(text)}: write NAME or NAME:UNIT, with a unit of ns, us, ms, s, min, h")
     return ValueColumn(name, *UNITS[unit], stated=":" in text)
+
+
+# Fields of a table as text: what separates them, which have no figure, and the number in one with its own unit.
+
+DELIMITERS = ",;\t"
+_QUOTED = re.compile(r'"[^"]*"')
+_NO_FIGURE = frozenset({"", "na", "n/a", "#n/a", "nan", "null", "none", "-", "–", "—"})
+"""What programs and people write into a field that has no figure, in any case."""
+_PREFIXES = {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}
+_TIME = re.compile(
+    r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d([.,]\d+)?)?)?\s?(Z|UTC|[-+]\d\d:?\d\d)?|\d\d:\d\d:\d\d([.,]\d+)?"
+)
+_NUMBERS = {
+    decimal: re.compile(
+        rf"([-+]?(?:\d+(?:{point}\d*)?|{point}\d+)(?:[eE][-+]?\d+)?|[-+]?\d{{1,3}}(?:{group}\d{{3}})+{point}\d+)"
+        r"(?![\d.,])\s?(\D.{0,15})?",
+        re.ASCII,
+    )
+    for decimal, point, group in ((".", r"\.", ","), (",", ",", r"\."))
+}
+"""Decimal sign → a number and what follows. Thousands are grouped only where a fraction shows which sign is which."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number as its field has it: in ``unit`` where that says one, a key of ``UNITS``; multiplied by a prefix."""
+
+    number: float
+    unit: str = ""
+    prefixed: bool = False
+
+    @property
+    def base(self) -> str:
+        return UNITS[self.unit][1] if self.unit else ""
+
+
+def delimiter_of(header: str, decimal: str = ".") -> str:
+    """Whichever of the usual ones the line of headings has most of, outside of quotes."""
+    bare = _QUOTED.sub("", header)
+    return max(DELIMITERS.replace(decimal, ""), key=bare.count)
+
+
+def plain(text: str, decimal: str) -> float | None:
+    """The number that a field is, without anything else in it: of most fields, and quickly."""
+    if decimal == ",":
+        text = "" if "." in text else text.replace(",", ".")
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and "_" not in text and text.isascii() else None
+
+
+def has_no_figure(text: str) -> bool:
+    return text.strip().casefold() in _NO_FIGURE
+
+
+def is_time(text: str) -> bool:
+    """Whether it is a date or a time of day, which differs from row to row without being a setting."""
+    return _TIME.fullmatch(text.strip()) is not None
+
+
+def figure_of(text: str, decimal: str) -> Figure | None:
+    """``98400``, ``1.2 GiB/s``, ``98.4k``, ``45%``; ``None`` where it is not a finite number, or of an unknown unit."""
+    match = _NUMBERS[decimal].fullmatch(text.strip())
+    if match is None:
+        return None
+    named = (match[2] or "").strip()
+    unit = named_unit(named)
+    number = float(match[1].replace("." if decimal == "," else ",", "").replace(decimal, "."))
+    if not math.isfinite(number) or not (unit or not named or named in _PREFIXES):
+        return None
+    prefixed = bool(named and not unit)
+    return Figure(number * _PREFIXES[named] if prefixed else number, unit, prefixed)
+
+
+# What the columns of a table probably are, by the words of their headings: nobody else says it of a stranger's table.
+#
+# Nothing that is read depends on it but what is suggested, and what is asked about before rows become one cell.
+
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-zµμß-ÿ]+|\d+")
+_PER_SECOND = re.compile(r"\w+/s(ec)?\b")
+
+
+def _words_in(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_ROUNDS = _words_in(
+    "run runs round rounds rep reps repeat repetition iteration iter loop trial pass "
+    "lauf durchlauf runde wiederholung durchgang"
+)
+_NUMBERED = frozenset(("no", "nr", "num", "number", "id", "index", "nummer"))
+_LOWER = _words_in(
+    "lat latency latencies clat slat time elapsed duration seconds sec secs usec msec nsec us µs ms ns s wait await "
+    "delay stall stalls jitter percentile stddev stdev std error errors err fail failed failures retries "
+    "latenz zeit dauer fehler"
+)
+_HIGHER = _words_in("iops ops tps qps bw bandwidth throughput rate speed durchsatz bandbreite mbs mbps")
+_MEASURED = _LOWER | _HIGHER | frozenset(("mean", "avg", "average", "min", "max", "median", "per", "p", "th", "cpu"))
+_SETTINGS = _words_in(
+    "numjobs jobs job iodepth depth qd queue queues threads thread clients client procs processes workers nodes direct "
+    "buffered sync fsync bs blocksize block blk xfer transfer size filesize filesizes record recordsize recsize reclen "
+    "stripe chunk sector cluster runtime ramp scale port cores cpus vcpus disks drives rwmixread rwmix mix "
+    "compression level tasks concurrency connections streams replicas"
+)
+
+
+def _words(heading: str) -> list[str]:
+    """Those of its name, without a unit: ``latMsAvg`` has lat, ms and avg, ``p99lat`` p, 99 and lat."""
+    return [word.lower() for word in _WORD.findall(_PER_SECOND.sub("rate", unit_of(heading)[0]))]
+
+
+def is_round(heading: str) -> bool:
+    words = _words(heading)
+    rest = [word for word in words if word not in _NUMBERED]
+    return len(rest) == 1 and rest[0] in _ROUNDS
+
+
+def is_setting(heading: str) -> bool:
+    words = _words(heading)
+    together = "".join(words)
+    measured = _MEASURED.intersection(words) or UNITS.get(unit_of(heading)[1] or "", (0, ""))[1] in ("1/s", "B/s")
+    return not measured and (together in _SETTINGS or bool(_SETTINGS.intersection(words)))
+
+
+def better_of(heading: str, base: str = "") -> Better:
+    """Which direction is probably better: of times, percentiles and errors less, of rates more. ``base``: its unit."""
+    words = _words(heading)
+    percentile = any(word == "p" and after.isdigit() for word, after in pairwise(words))
+    base = base or UNITS.get(unit_of(heading)[1] or "", (0, ""))[1]
+    if percentile or base == "s" or _LOWER.intersection(words):
+        return "lower"
+    return "higher" if base in ("1/s", "B/s") or _HIGHER.intersection(words) else "neither"
+
+
+def counts_per_second(heading: str) -> bool:
+    """Whether it names a rate and no unit, whether known or not: ``IOPS``, ``tps``, but not ``IOPS (thousands)``."""
+    return not heading.endswith((")", "]")) and bool({"iops", "ops", "tps", "qps"}.intersection(_words(heading)))

@@ -11,10 +11,51 @@ from dataclasses import dataclass, field
 
 from storlab.errors import ParseError
 from storlab.tools.fio.blocks import Latency, Samples, SteadyBlock
-from storlab.tools.fio.normal.told import Told, told_of
+from storlab.units import size_text
+
+_TOLD = re.compile(
+    r"(?P<name>.+): \(g=(?P<group>\d{1,9})\): rw=(?P<rw>\w+), bs=(?P<bs>.*?), ioengine=(?P<ioengine>[\w:./-]+), "
+    r"iodepth=(?P<iodepth>\d+)"
+)
+_RANGE = re.compile(r"(\d+(?:\.\d+)?)((?:[KMG]i?)?)B?-(\d+(?:\.\d+)?)((?:[KMG]i?)?)B?")
+_LONGEST = 18  # digits of a size; one with more is damaged, and so may the others be
+_PREFIXES = "KMG"
+_DIRECTIONS = ("read", "write", "trim")
+
+
+@dataclass(frozen=True)
+class Told:
+    """What fio says of a job before it starts. ``sizes``: of its blocks, in bytes, by direction where all are alike."""
+
+    name: str
+    group: int
+    options: dict[str, str]
+    sizes: dict[str, int]
+
+
+def told_of(line: str) -> Told | None:
+    """``x: (g=0): rw=read, bs=…``, in the spelling of any fio from 2.0 on; ``None`` where it is another line."""
+    match = _TOLD.match(line)
+    if match is None:
+        return None
+    found = list(_RANGE.finditer(match["bs"]))[:3]
+    damaged = any(len(each[at]) > _LONGEST for each in found for at in (1, 3))
+    ranges = [] if damaged else [_range(each) for each in found]
+    sizes = {way: least for way, (least, most) in zip(_DIRECTIONS, ranges, strict=False) if least == most and least}
+    options = {name: match[name] for name in ("rw", "ioengine", "iodepth")}
+    if ranges:
+        spelled = ["-".join(map(size_text, sorted({least, most}))) for least, most in ranges]
+        options["bs"] = spelled[0] if len(set(spelled)) == 1 else ",".join(spelled)
+    return Told(match["name"], int(match["group"]), options, sizes)
+
+
+def _range(match: re.Match[str]) -> tuple[int, int]:
+    least, most = (round(float(match[at]) * 1024 ** (_PREFIXES.find(match[at + 1][:1] or "-") + 1)) for at in (1, 3))
+    return least, most
+
 
 INSTEAD = "leave only its whole lines, or read its figures as a table of your own (storlab import csv)"
-_LONGEST = 4096  # signs of a line
+_LONGEST_LINE = 4096  # signs of a line
 _NUMBER = r"\s*(\d+(?:\.\d+)?[kKMGTPE]?i?B?)"
 _JOB = re.compile(
     r"(?P<name>.+): \(groupid=(?P<group>\d{1,9}), jobs=(?P<members>\d{1,9})\): err=\s*(?P<error>\d{1,9})"
@@ -40,7 +81,7 @@ _CLOSED = re.compile(r"Run status group \d+ \(all jobs\):")
 _VERSION = re.compile(r"fio[- ](\d+\.\S+)")
 _STARTING = re.compile(r"Starting \d+ (?:process|thread)")
 _UNITS = {"nsec": 1, "usec": 1000, "msec": 1_000_000}
-_PREFIXES = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
+_EXPONENTS = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 
 
 @dataclass
@@ -125,7 +166,7 @@ def runs_in(text: str, source: str) -> Iterator[Run]:
     way: Way | None = None
     kind = ""  # of the percentiles whose lines follow
     for number, line in enumerate(map(str.strip, text.split("\n")), start=1):
-        if not line or len(line) > _LONGEST:
+        if not line or len(line) > _LONGEST_LINE:
             continue
         begins = _JOB.match(line)
         told = told_of(line) if "(g=" in line else None
@@ -184,7 +225,6 @@ def _stray(source: str, number: int) -> ParseError:
 
 
 def _rest(job: NormalJob, line: str) -> None:
-    """What is of the job as a whole."""
     if match := _CPU.match(line):
         job.cpu = float(match[1]), float(match[2])
     elif match := _ISSUED.match(line):
@@ -227,6 +267,6 @@ def _amount(text: str, thousand: int | None = None) -> tuple[float, float]:
     """A number with a prefix, and the half of its last digit. ``Ki`` is 1024, ``k`` 1000 or what ``thousand`` says."""
     digits = text.rstrip("kKMGTPEiB")
     prefix = text[len(digits) :]
-    scale = (thousand or (1024 if "i" in prefix else 1000)) ** _PREFIXES[prefix.strip("iB")]
+    scale = (thousand or (1024 if "i" in prefix else 1000)) ** _EXPONENTS[prefix.strip("iB")]
     half = 0.0 if prefix == "B" else 0.5 * scale * 10.0 ** -len(digits.partition(".")[2])
     return float(digits) * scale, half

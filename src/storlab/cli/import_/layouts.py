@@ -8,15 +8,17 @@ write ``workflows/sysbench/results/HOST/sysbench_tps.txt`` with a line of text f
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from storlab.cli.import_.paths import readable
 from storlab.errors import UserError
 from storlab.grouping import grouped
 from storlab.reading import open_file
 from storlab.text import first, printable
 from storlab.tools.cells import NOT_SAID
+from storlab.tools.imported import HOST, NODE_NAME
 from storlab.units import size_text
 
 _RESULT = "sysbench_tps.txt"
@@ -27,7 +29,10 @@ _DEV = "-dev"  # what kdevops calls the second host of each two
 _SYSBENCH_HOST = re.compile(r"(?:^|-)((?:xfs|ext4|btrfs)(?:-.+)?)$")
 _FIO_HOST = re.compile(r".+-fio-tests(?:-(.+))?$")
 _VERSION = re.compile(rb"Linux version ([\w.+~-]{1,63})")
-_RELEASE = re.compile(r"[\w.+~-]{1,63}")
+
+
+def _whole_release(text: str) -> str | None:
+    return text if re.fullmatch(r"[\w.+~-]{1,63}", text) else None
 
 
 def _switch(text: str) -> str | None:
@@ -36,10 +41,6 @@ def _switch(text: str) -> str | None:
 
 def _bytes(text: str) -> str | None:
     return size_text(int(text)) if re.fullmatch(r"[1-9][0-9]{2,6}", text) else None
-
-
-def _release(text: str) -> str | None:
-    return text if _RELEASE.fullmatch(text) else None
 
 
 _SETTINGS: Mapping[str, tuple[str, str, Callable[[str], str | None]]] = {
@@ -72,9 +73,8 @@ class Laid:
     used: tuple[Path, ...] = ()
 
     def of(self, files: Sequence[Path]) -> list[Path]:
-        """Those among ``files`` that are results, where there are any, the first host of each two first; else all."""
         results = [path for path in files if path in self.levels]
-        pairs = grouped((_plain(path), path) for path in results).values()
+        pairs = grouped((str(path).replace(f"{_DEV}/", "/"), path) for path in results).values()
         return [path for pair in pairs for path in sorted(pair, key=lambda path: len(str(path)))] or list(files)
 
 
@@ -102,13 +102,11 @@ def laid_by_kdevops(kind: str, found: Sequence[Sequence[Path]]) -> Laid:
 
 
 def unfinished(files: Sequence[Path]) -> list[Path]:
-    """Folders of hosts that have settings, and no result."""
     names = grouped((path.parent, path.name) for path in files)
     return [folder for folder, held in names.items() if _RESULT not in held and _SETTINGS.keys() & set(held)]
 
 
 def _of_sysbench(path: Path) -> _Host | None:
-    """Nothing where neither a setting nor a kernel is with it: then only its name is as kdevops would have it."""
     if path.name != _RESULT:
         return None
     folder = path.absolute().parent
@@ -125,12 +123,7 @@ def _of_sysbench(path: Path) -> _Host | None:
     return _host(folder.name, fs[1] if fs else "", kernel, said, used)
 
 
-def _plain(path: Path) -> str:
-    return str(path).replace(f"{_DEV}/", "/")
-
-
 def _of_fio(path: Path) -> _Host | None:
-    """Nothing where its job file, or a host's name, is missing."""
     job = path.name.removeprefix("results_").removesuffix(".json")
     if path.name != f"results_{job}.json" or not (path.parent / "jobs" / f"{job}.ini").is_file():
         return None
@@ -151,7 +144,6 @@ def _host(name: str, fs: str, kernel: _Host, said: Mapping[str, str], used: Sequ
 
 
 def _kernel(path: Path, places: Sequence[Path]) -> _Host:
-    """By the kernel's own log of the host, which counts, or the line that kdevops writes."""
     log = path.parent / _LOG
     if log.is_file():
         with open_file(log) as file:
@@ -160,7 +152,7 @@ def _kernel(path: Path, places: Sequence[Path]) -> _Host:
             lines = (place / _KERNEL for place in places)
             return _Host({"kernel": version[1].decode("ascii", "replace")}, (log, *lines))
     for place in (path.parent, *places):
-        if (release := _line(place / _KERNEL, "a kernel's release", _release)) is not None:
+        if (release := _line(place / _KERNEL, "a kernel's release", _whole_release)) is not None:
             return _Host({"kernel": release}, (place / _KERNEL,), shared=place == path.absolute().parent.parent)
     return _Host({})
 
@@ -169,11 +161,8 @@ def _line(path: Path, form: str, read: Callable[[str], str | None]) -> str | Non
     """What is in a file of one line; nothing where there is none. Raises ``UserError``."""
     if not path.is_file():
         return None
-    try:
-        with open_file(path) as file:
-            text = file.read(_HEAD).decode(errors="replace").strip()
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from None
+    with readable(path), open_file(path) as file:
+        text = file.read(_HEAD).decode(errors="replace").strip()
     level = read(text)
     if level is None:
         raise UserError(f"{path}, line 1: {printable(text[:_LONGEST])!r} is not {form}, as kdevops writes there")
@@ -181,7 +170,6 @@ def _line(path: Path, form: str, read: Callable[[str], str | None]) -> str | Non
 
 
 def _design(said: Mapping[Path, Mapping[str, str]]) -> tuple[dict[Path, dict[str, str]], tuple[str, ...]]:
-    """The levels of each file: of factors that differ, and don't follow from those before them. What does is a note."""
     whole = {path: {name: each.get(name, NOT_SAID) for name in _FACTORS} for path, each in said.items()}
     kept: list[str] = []
     notes = []
@@ -196,3 +184,70 @@ def _design(said: Mapping[Path, Mapping[str, str]]) -> tuple[dict[Path, dict[str
             told = (f"{', '.join(levels)}: {of[0]}" for levels, of in by.items())
             notes.append(f"Set-ups differ in {name} as well ({first(list(told), '; ')}).")
     return {path: {name: each[name] for name in kept or ["host"]} for path, each in whole.items()}, tuple(notes)
+
+
+# Of which node each file of a folder is, and of which test: by the names of files and folders.
+
+_FOLDER, _TEST = "folder", "test"
+
+
+@dataclass(frozen=True)
+class NodeFile:
+    """A file, the node that it is of, and the levels that the rest of its path says."""
+
+    path: Path
+    node: str
+    levels: Mapping[str, str]
+
+
+def files_by_node(folder: Path, files: Sequence[Path], names: Sequence[str]) -> list[NodeFile]:
+    """Those of the nodes with these names, and of their host; without names those of all nodes.
+
+    ``FOLDER/NODE/TEST`` and ``FOLDER/NODE``; with names, the node may stand anywhere in the path. Raises ``UserError``
+    where that can't be told, or a test lacks the file of a node.
+    """
+    if not folder.is_dir():
+        raise UserError(
+            f"{folder}: name the folder that has the files of all nodes, each in a file or folder of its name"
+        )
+    parts = {path: (*path.relative_to(folder).parts[:-1], path.stem) for path in files}
+    nodes = list(names) or [name for name in dict.fromkeys(each[0] for each in parts.values()) if name != HOST]
+    for name in nodes:
+        if not re.fullmatch(NODE_NAME, name) or name == HOST:
+            raise UserError(
+                f"--nodes: {printable(name)!r} can't be a node: write letters, digits, - _ and ., but not {HOST}"
+            )
+    found: dict[tuple[tuple[str, ...], str], Path] = {}
+    for path, each in parts.items():
+        at = [place for place, part in enumerate(each) if part in (*nodes, HOST)]
+        if len(at) > 1 and names:
+            raise UserError(f"{path} is of two nodes by its path, {each[at[0]]} and {each[at[1]]}: name one of them")
+        if at:
+            test = (*each[: at[0]], *each[at[0] + 1 :])
+            other = found.setdefault((test, each[at[0]]), path)
+            if other != path:
+                raise UserError(f"{other} and {path} are both of node {each[at[0]]} in the same test: leave one out")
+    _refuse_missing(folder, found, nodes)
+    levels = _levels({test for test, _ in found})
+    return [NodeFile(path, node, levels[test]) for (test, node), path in found.items()]
+
+
+def _refuse_missing(folder: Path, found: Iterable[tuple[tuple[str, ...], str]], nodes: Sequence[str]) -> None:
+    tests = grouped(found)
+    if not any(node in nodes for held in tests.values() for node in held):
+        raise UserError(f"{folder}: no file in it is of a node: {', '.join(nodes) or 'say which there are by --nodes'}")
+    for test, held in tests.items():
+        if missing := [node for node in nodes if node not in held]:
+            said = f" for {printable('/'.join(test))}" if test else ""
+            raise UserError(
+                f"{folder}: node {missing[0]} has no file{said}, which {held[0]} has: add it, or say which nodes there "
+                "are: --nodes NAME,NAME"
+            )
+
+
+def _levels(tests: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], dict[str, str]]:
+    every = {test: {_FOLDER: "/".join(test[:-1]), _TEST: test[-1] if test else ""} for test in tests}
+    differing = [name for name in (_FOLDER, _TEST) if len({each[name] for each in every.values()}) > 1]
+    return {
+        test: {name: printable(each[name])[-_LONGEST:] or "." for name in differing} for test, each in every.items()
+    }

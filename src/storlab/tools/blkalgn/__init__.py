@@ -1,1 +1,0 @@
-"""blkalgn's JSON and tables."""

@@ -1,1 +1,0 @@
-"""fio's output for people (``--output-format=normal``)."""
