@@ -11,7 +11,7 @@ from itertools import combinations, pairwise
 from pathlib import Path
 
 from storlab.amounts import plural
-from storlab.analysis.stats.interleaving import same_order
+from storlab.analysis.stats.pairing import same_order
 from storlab.cli.import_.options import ImportOptions
 from storlab.errors import ParseError, UserError
 from storlab.grouping import grouped
