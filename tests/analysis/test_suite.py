@@ -14,7 +14,7 @@ from storlab.errors import UserError
 from storlab.report.document import Table
 from storlab.suites.comparing import Change, Comparison, Side, compare_runs
 from storlab.suites.culprit import Culprits, Tally, Terms, beliefs, find_culprit
-from storlab.suites.history import Counts, discoveries, history_of, interval, more_failures
+from storlab.suites.history import KINDS, Counts, discoveries, history_of, interval, more_failures
 from storlab.suites.model import ObservedRun, SuiteEnvironment
 from storlab.suites.report.documents import changes_document, history_document
 from storlab.suites.report.text import render_text
@@ -148,7 +148,7 @@ def test_flaky_tests_come_first_then_what_fails_then_what_is_skipped() -> None:
     history = history_of(runs)
     assert [each.test for each in history.tests] == ["more", "some", "bad", "skip", "ok"]
     assert [each.rate for each in history.tests] == [0.5, 0.75, 0.0, None, 1.0]
-    assert [len(part) for part in (history.flaky, history.failing, history.skipped, history.passing)] == [2, 1, 1, 1]
+    assert [len(history.of(kind)) for kind in KINDS] == [2, 1, 1, 1]
     assert history.tests[0].last == "run-3"
 
 
@@ -156,13 +156,13 @@ def test_flaky_is_what_differs_in_one_environment_or_passes_at_a_later_try() -> 
     other = SuiteEnvironment(kernel="6.18")
     runs = [run_of({"a": "P"}), run_of({"a": "P"}, 1), run_of({"a": "F"}, 2, environment=other)]
     history = history_of(runs)
-    assert not history.flaky and [str(each) for each in history.environments] == ["kernel 6.12", "kernel 6.18"]
+    assert not history.of("flaky") and [str(each) for each in history.environments] == ["kernel 6.12", "kernel 6.18"]
     assert {(each.environment.kernel, each.rate) for each in history.tests} == {("6.12", 1.0), ("6.18", 0.0)}
     history = history_of([run_of({"a": "FP"}), run_of({"a": "P"}, 1)])
-    assert history.flaky[0].counts.passed == 1 and history.flaky[0].rate == 0.5
+    assert history.of("flaky")[0].counts.passed == 1 and history.flaky[0].rate == 0.5
     one, two = SuiteEnvironment(kernel="6.12", storlab="0.1"), SuiteEnvironment(kernel="6.12", storlab="0.2")
     runs = [run_of({"a": "P"}, environment=one), run_of({"a": "F"}, 1, environment=two)]
-    assert len(history_of(runs).flaky) == 1
+    assert len(history_of(runs).of("flaky")) == 1
 
 
 def searched(

@@ -126,6 +126,9 @@ def claimable(tests: OneSided, level: float) -> NDArray[np.bool_]:
     return tests.least <= level * (1 + _ROUNDING)
 
 
+KINDS = ("flaky", "failing", "skipped", "passing")
+
+
 @dataclass(frozen=True)
 class TestHistory:
     """One test in one environment. ``low``, ``high``: of the pass rate, 95 % exact; without runs, nothing is known."""
@@ -142,8 +145,11 @@ class TestHistory:
     last: str  # the run with its last result
 
     @property
-    def flaky(self) -> bool:
-        return self.counts.flaky
+    def kind(self) -> str:
+        """One of ``KINDS``; it is flaky if its outcomes differ within this environment."""
+        if self.counts.flaky:
+            return "flaky"
+        return "failing" if self.counts.failed else "passing" if self.counts.decided else "skipped"
 
 
 @dataclass(frozen=True)
@@ -154,21 +160,8 @@ class History:
     environments: tuple[SuiteEnvironment, ...]
     tests: tuple[TestHistory, ...]
 
-    @property
-    def flaky(self) -> list[TestHistory]:
-        return [each for each in self.tests if each.flaky]
-
-    @property
-    def failing(self) -> list[TestHistory]:
-        return [each for each in self.tests if not each.flaky and each.counts.failed]
-
-    @property
-    def skipped(self) -> list[TestHistory]:
-        return [each for each in self.tests if not each.counts.decided]
-
-    @property
-    def passing(self) -> list[TestHistory]:
-        return [each for each in self.tests if not each.flaky and each.counts.decided and not each.counts.failed]
+    def of(self, kind: str) -> list[TestHistory]:
+        return [each for each in self.tests if each.kind == kind]
 
 
 def history_of(runs: Sequence[ObservedRun]) -> History:
@@ -176,7 +169,8 @@ def history_of(runs: Sequence[ObservedRun]) -> History:
     by_environment = grouped((run.environment.key, run) for run in runs)
     names = ((alike, dict.fromkeys(test for run in alike for test in run.tests)) for alike in by_environment.values())
     found = [_test(test, alike) for alike, tests in names for test in tests]
-    found.sort(key=_order)
+    # Flaky tests cost most where they fail most often.
+    found.sort(key=lambda each: (KINDS.index(each.kind), -each.counts.failed, each.test))
     environments = tuple(each[0].environment for each in by_environment.values())
     return History(tuple(runs), environments, tuple(found))
 
@@ -190,15 +184,6 @@ def _test(test: str, runs: Sequence[ObservedRun]) -> TestHistory:
     times = [first.elapsed for _, first in firsts if first.passed and first.elapsed is not None]
     seconds = median(times) if times else None
     return TestHistory(test, runs[0].environment, counts, rate, low, high, seconds, firsts[-1][0].name)
-
-
-def _order(test: TestHistory) -> tuple[int, int, str]:
-    """Flaky tests cost most where they fail most often; then what fails always."""
-    if test.flaky:
-        return 0, -test.counts.failed, test.test
-    if test.counts.failed:
-        return 1, -test.counts.failed, test.test
-    return (3 if test.counts.decided else 2), 0, test.test
 
 
 @dataclass(frozen=True)

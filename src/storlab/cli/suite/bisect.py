@@ -60,14 +60,15 @@ def bisect(
     from storlab.run.permissions import Permissions, parse_allowed
     from storlab.run.recovery.journal import refuse_others
     from storlab.suites.bisect import JOURNAL, PLAN, Plan, read_plan, write_plan
-    from storlab.suites.run.wants import refuse_unpermitted_bisection
+    from storlab.suites.run.wants import refuse_unpermitted, wants_of_bisection
 
     if resume is not None:
         if good or bad or check or candidates or build or out:
             raise UserError("--resume takes what was asked for from its folder: leave the other options out")
         refuse_others(resume, PLAN, JOURNAL, LOCK)
         known = read_plan(resume)
-        refuse_unpermitted_bisection(resume / PLAN, known, Permissions(allowed=parse_allowed(allow or ())))
+        permissions = Permissions(allowed=parse_allowed(allow or ()))
+        refuse_unpermitted(resume / PLAN, wants_of_bisection(known), permissions)
         _execute(resume, known, quiet=quiet, json=json)
         return
     if not (good and bad and check):

@@ -18,11 +18,11 @@ from storlab.run.permissions import NO_PERMISSIONS, Permissions
 from storlab.suites.adapters.command import Command
 from storlab.suites.history import Past, past_of
 from storlab.suites.model import Outcome, report_name
-from storlab.suites.records.folder import OwnKernel, SuiteRun, read_suite_run
+from storlab.suites.records.folder import SUITE, OwnKernel, SuiteRun, read_suite_run
 from storlab.suites.records.sources import runs_in, unnamed_failures, zts_lines
 from storlab.suites.run.own_files import folder_of, is_own, kernel_of, own_adapter
 from storlab.suites.run.plan import Asked
-from storlab.suites.run.wants import refuse_unpermitted_run, wants_of_run
+from storlab.suites.run.wants import refuse_unpermitted, wants_of_run
 from storlab.suites.selection import Failures, Selection, order_of, parse_share, split_iteration
 from storlab.suites.suite_file import Guests
 from storlab.suites.zts_text import ResultLine, read_results
@@ -146,7 +146,7 @@ def replay_of(
     copied = Path(asked.tests) if asked.tests is not None and tests is None else None
     boots = asked.kernel if kernel is None else None
     own = [name for name in named if is_own(name)]
-    refuse_unpermitted_run(run.folder, wants_of_run(own, copied, boots), permissions)
+    refuse_unpermitted(run.folder / SUITE, wants_of_run(own, copied, boots), permissions)
     return Earlier(named, copied, guest, tuple(order), asked.cpus, asked.memory, asked.scale, boots)
 
 

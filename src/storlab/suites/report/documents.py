@@ -38,6 +38,12 @@ _SHOWN = {
     Change.FIXED: ("Fixed", ""),
     Change.NEW: ("New", ""),
 }
+_HISTORY = {
+    "flaky": ("flaky", "Flaky", "Their outcomes differ within one environment."),
+    "failing": ("always failed", "Always failed", ""),
+    "skipped": ("skipped", "Never ran", ""),
+    "passing": ("always passed", "Always passed", ""),
+}
 _COLUMNS = ("test", "before", "after", "chance", "to decide")
 _WORDS = ("before", "after", "to decide", "last", "environment", "outcome", "user", "guest", "why")
 
@@ -294,16 +300,13 @@ def history_document(history: History, everything: bool) -> Document:
     """Flaky tests first; tests that always pass only if ``everything`` is asked for."""
     runs = plural(len(history.runs), "run")
     where = f" in {plural(len(history.environments), 'environment')}" if len(history.environments) > 1 else ""
-    counts = [(len(history.flaky), "flaky"), (len(history.failing), "always failed"), (len(history.skipped), "skipped")]
-    counts += [(len(history.passing), "always passed")]
+    counts = ((len(history.of(kind)), word) for kind, (word, _, _) in _HISTORY.items())
     counted = ", ".join(f"{count} {word}" for count, word in counts if count) or "no results"
-    shown = [("Flaky", history.flaky, "Their outcomes differ within one environment.")]
-    shown += [("Always failed", history.failing, ""), ("Never ran", history.skipped, "")]
-    shown += [("Always passed", history.passing, "")] if everything else []
     several = len(history.environments) > 1
     columns = ("test", "passed", "rate", "95 % interval", "last", "time", *(["environment"] if several else []))
     sections: list[Section] = []
-    for title, tests, intro in shown:
+    for kind, (_, title, intro) in _HISTORY.items():
+        tests = history.of(kind) if everything or kind != "passing" else ()
         rows = tuple(_history_row(each, several) for each in tests)
         table = Table("", columns, rows, words=_WORDS) if rows else None
         sections += section(title.lower().replace(" ", "-"), title, *said(intro if rows else ""), table)
@@ -335,8 +338,9 @@ def share(value: float) -> str:
 
 def _history_notes(history: History, everything: bool) -> Iterator[str]:
     yield from gaps(history.runs)
-    if history.passing and not everything:
-        yield f"{plural(len(history.passing), 'test')} that always passed: --all shows them."
+    passing = len(history.of("passing"))
+    if passing and not everything:
+        yield f"{plural(passing, 'test')} that always passed: --all shows them."
     if len(history.environments) == 1:
         known = str(history.environments[0])
         yield f"{known[0].upper()}{known[1:]}."
@@ -356,7 +360,7 @@ def _of_test(each: TestHistory) -> dict[str, object]:
     return {
         "test": each.test,
         "environment": each.environment.parts,
-        "flaky": each.flaky,
+        "flaky": each.counts.flaky,
         **_counts(each.counts),
         "pass_rate": each.rate,
         "low": each.low,

@@ -47,7 +47,7 @@ from storlab.suites.run.execution import Ended, Execution, UntilFailure, Watch
 from storlab.suites.run.hold import Hold
 from storlab.suites.run.own_files import adapter_of, own_adapter, run_by
 from storlab.suites.run.plan import Asked, Found, find_suite, lacking_programs, plan
-from storlab.suites.run.wants import refuse_other_machine, refuse_unpermitted_run, wants_of_run
+from storlab.suites.run.wants import refuse_other_machine, refuse_unpermitted, wants_of_run
 from storlab.suites.selection import remaining, select
 from storlab.version import __version__
 from storlab.waiting import to_its_end
@@ -92,7 +92,7 @@ async def resume_suite(
         tests = Path(asked.tests) if asked.tests is not None else None
         refuse_other_machine(here, asked.here)
         wants = wants_of_run(tests=tests, kernel=asked.kernel, here=asked.here)
-        refuse_unpermitted_run(folder, wants, permissions)
+        refuse_unpermitted(folder / SUITE, wants, permissions)
         _refuse_found(known)
         async with open_session(manifest.run, watch.notify) as session:
             with Journal(records.journal) as journal:

@@ -15,7 +15,7 @@ from storlab.reach import Found, Key, reaching
 from storlab.run.permissions import Permissions, Want, each_once, refuse, unpermitted, want_of
 from storlab.study.toml_text import line_of
 from storlab.suites.bisect import Plan
-from storlab.suites.records.folder import FILES, SUITE, Here, OwnKernel
+from storlab.suites.records.folder import FILES, Here, OwnKernel
 from storlab.suites.suite_file import SuiteFile
 
 _CANDIDATE = re.compile(r"[A-Za-z0-9/][A-Za-z0-9/.:+_-]*")
@@ -52,9 +52,13 @@ def wants_of_run(
     return _wants(found)
 
 
-def refuse_unpermitted_run(folder: Path, wants: Sequence[Want], permissions: Permissions) -> None:
-    """The same for the folder of a run, of which nothing is believed."""
-    refuse(str(folder / SUITE), unpermitted(wants, permissions), _problem)
+def refuse_unpermitted(file: Path, wants: Sequence[Want], permissions: Permissions) -> None:
+    """The same for the file of an earlier run or bisection, of which nothing is believed."""
+
+    def problem(key: Key, message: str) -> Problem:
+        return Problem(".".join(map(str, key)), message)
+
+    refuse(str(file), unpermitted(wants, permissions), problem)
 
 
 def refuse_other_machine(named: str, here: Here | None) -> None:
@@ -78,14 +82,5 @@ def wants_of_bisection(plan: Plan) -> tuple[Want, ...]:
     return _wants(found)
 
 
-def refuse_unpermitted_bisection(file: Path, plan: Plan, permissions: Permissions) -> None:
-    """Raise ``StudyError`` for what it wants and this command line does not permit, with what would."""
-    refuse(str(file), unpermitted(wants_of_bisection(plan), permissions), _problem)
-
-
 def _wants(found: Sequence[Found]) -> tuple[Want, ...]:
     return each_once(want_of(each, (), "", None) for each in found)
-
-
-def _problem(key: Key, message: str) -> Problem:
-    return Problem(".".join(map(str, key)), message)
