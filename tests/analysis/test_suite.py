@@ -159,7 +159,7 @@ def test_flaky_is_what_differs_in_one_environment_or_passes_at_a_later_try() -> 
     assert not history.of("flaky") and [str(each) for each in history.environments] == ["kernel 6.12", "kernel 6.18"]
     assert {(each.environment.kernel, each.rate) for each in history.tests} == {("6.12", 1.0), ("6.18", 0.0)}
     history = history_of([run_of({"a": "FP"}), run_of({"a": "P"}, 1)])
-    assert history.of("flaky")[0].counts.passed == 1 and history.flaky[0].rate == 0.5
+    assert history.of("flaky")[0].counts.passed == 1 and history.of("flaky")[0].rate == 0.5
     one, two = SuiteEnvironment(kernel="6.12", storlab="0.1"), SuiteEnvironment(kernel="6.12", storlab="0.2")
     runs = [run_of({"a": "P"}, environment=one), run_of({"a": "F"}, 1, environment=two)]
     assert len(history_of(runs).of("flaky")) == 1
