@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
-from rich.text import Text
-
 from storlab.grouping import few, grouped, ranges
+from storlab.report.document import Cell as Text
+from storlab.report.document import Table
 from storlab.study.cells import Cell
 from storlab.study.chains import Chain, Link
 from storlab.study.differences import LevelSettings, differences
 from storlab.study.schema import NodeGroup
 
 if TYPE_CHECKING:
+    from storlab.report.document import Tone
     from storlab.run.planning.plan import Plan
 
 
+_FIRST, _LAST = 24, 3  # rows of a table of more
 _MOST_MACHINES = 6
 _MOST_LEVELS, _MOST_SETTINGS = 12, 6
 _LONGEST = 48  # characters of one value
@@ -71,6 +72,30 @@ def stack_rows(cells: Sequence[Cell]) -> list[tuple[str, str, str]]:
     return [(cells_text(numbers, len(cells)), nodes, text) for (nodes, text), numbers in found.items()]
 
 
+def stacks_table(cells: Sequence[Cell]) -> Table:
+    rows = stack_rows(cells)
+    if (more := len(rows) - _FIRST - _LAST) > 1:
+        rows[_FIRST:-_LAST] = [("…", "", f"{more:,} more")]
+    crosses = any(CROSSES in stack for _, _, stack in rows)
+    title = f"stack{', with the nodes that each part stands on' if crosses else ''}"
+    return Table("", ("cells", "nodes", title), tuple(rows), labels=3)
+
+
+def cells_table(made: Plan, *, with_stacks: bool) -> Table:
+    cells = made.study.cells
+    columns = ("cell", *(factor.name for factor in made.study.factors), *(["stack"] if with_stacks else []), "load")
+    rows = []
+    for cell in cells:
+        stack = [next(filter(None, (stack_text(cell, name) for name in cell.nodes)), "")] if with_stacks else []
+        loads = ", ".join(load.name for load in cell.loads)
+        tone: Tone = "soft" if cell.number in made.unsupported else ""
+        texts = (str(cell.number), *cell.levels.values(), *stack, loads)
+        rows.append(tuple(Text(text, tone=tone) for text in texts))
+    if (more := len(rows) - _FIRST - _LAST) > 1:
+        rows[_FIRST:-_LAST] = [(Text("…"), Text(f"{more:,} more"), *[Text("")] * (len(columns) - 2))]
+    return Table("", columns, tuple(rows), labels=len(columns))
+
+
 def groups_in_order(cells: Sequence[Cell]) -> list[str]:
     """Every group of nodes; those that only serve others come last."""
     names = dict.fromkeys(name for cell in cells for name in cell.nodes)
@@ -117,27 +142,19 @@ def nodes_as_data(made: Plan) -> dict[str, dict[str, Any]]:
     return {name: {**facts, "machines": machines[name]} for name, facts in groups.items()}
 
 
-def levels_table(made: Plan) -> Table | None:
-    """A row a level, or a factor where its levels are simply the values of a setting; ``None`` without factors."""
-    rows = [row for levels in _by_factor(made) for row in _rows(levels)]
-    if not rows:
-        return None
-    table = Table(box=None, pad_edge=False)
-    table.add_column("factor", style="cyan")
-    table.add_column("level")
-    table.add_column("what it changes", overflow="fold")
-    for row in rows:
-        table.add_row(*map(Text, row))
-    return table
+def levels_table(cells: Sequence[Cell]) -> tuple[Table, ...]:
+    """A row a level, or a factor if its levels are simply the values of a setting; none without factors."""
+    rows = tuple(row for levels in _by_factor(cells) for row in _rows(levels))
+    return (Table("", ("factor", "level", "what it changes"), rows, labels=3),) if rows else ()
 
 
-def levels_as_data(made: Plan) -> dict[str, dict[str, dict[str, str]]]:
+def levels_as_data(cells: Sequence[Cell]) -> dict[str, dict[str, dict[str, str]]]:
     """Factor → level → settings."""
-    return {levels[0].factor: {each.level: dict(each.settings) for each in levels} for levels in _by_factor(made)}
+    return {levels[0].factor: {each.level: dict(each.settings) for each in levels} for levels in _by_factor(cells)}
 
 
-def _by_factor(made: Plan) -> list[list[LevelSettings]]:
-    return list(grouped((each.factor, each) for each in differences(made.study.cells)).values())
+def _by_factor(cells: Sequence[Cell]) -> list[list[LevelSettings]]:
+    return list(grouped((each.factor, each) for each in differences(cells)).values())
 
 
 def _rows(levels: Sequence[LevelSettings]) -> list[tuple[str, str, str]]:

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import json
 import shlex
-import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
-from rich.text import Text
-
-from storlab.cli.console import Console
+from storlab.cli.console import show_document
 from storlab.cli.options import print_json
 from storlab.cli.output import show_json
 from storlab.cli.plan.tables import (
-    CROSSES,
+    cells_table,
     cells_text,
     levels_as_data,
     levels_table,
@@ -25,10 +21,10 @@ from storlab.cli.plan.tables import (
     needs_list,
     node_lines,
     nodes_as_data,
-    stack_rows,
-    stack_text,
+    stacks_table,
 )
 from storlab.grouping import few, grouped
+from storlab.report.document import FIRST, Block, Code, Document, Fact, Facts, Section, Table, said
 from storlab.report.language import methods
 from storlab.report.language.format import duration, quantity
 from storlab.report.language.say import say
@@ -95,8 +91,6 @@ def time_as_data(made: Plan) -> dict[str, object]:
 
 # What a study wants beyond its own scratch, as a table and as JSON.
 
-_NOTHING = "The study wants nothing beyond its own scratch."
-
 
 def wants_as_data(wants: Sequence[Want]) -> list[dict[str, Any]]:
     return [
@@ -106,16 +100,13 @@ def wants_as_data(wants: Sequence[Want]) -> list[dict[str, Any]]:
 
 
 def wants_table(wants: Sequence[Want], permissions: Permissions) -> Table:
-    table = Table(title="What it wants beyond its own scratch", title_justify="left", box=None, pad_edge=False)
-    table.add_column("word", style="cyan")
-    table.add_column("value", overflow="fold")
-    table.add_column("named by", overflow="fold")
-    table.add_column("which")
-    for want in wants:
-        permitted = "" if permissions.permit(want.word, want.value) else " (not allowed)"
-        cells = (want.word, want.value, ".".join(map(str, want.key)), f"{want.does}{permitted}")
-        table.add_row(*map(Text, cells))
-    return table
+    permitted = ("" if permissions.permit(want.word, want.value) else " (not allowed)" for want in wants)
+    rows = (
+        (want.word, want.value, ".".join(map(str, want.key)), f"{want.does}{may}")
+        for want, may in zip(wants, permitted, strict=True)
+    )
+    columns = ("word", "value", "named by", "which")
+    return Table("What it wants beyond its own scratch", columns, tuple(rows), labels=4)
 
 
 def show_wants(wants: Sequence[Want], permissions: Permissions, *, as_json: bool) -> None:
@@ -123,17 +114,14 @@ def show_wants(wants: Sequence[Want], permissions: Permissions, *, as_json: bool
     if as_json:
         print_json(wants_as_data(wants))
         return
-    console = Console()
-    console.print(wants_table(wants, permissions) if wants else Text(_NOTHING))
     missing = [want.option for want in wants if not permissions.permit(want.word, want.value)]
-    if missing:
-        console.print()
-        console.print(Text(f"To allow that: {' '.join(missing)}"), soft_wrap=True)
+    allow = (Code(" ".join(missing), "To allow that"),) if missing else ()
+    title = "What the study wants" if wants else "The study wants nothing beyond its own scratch."
+    table = (wants_table(wants, permissions),) if wants else ()
+    show_document(Document(title, sections=(Section("wants", "", (*table, *allow), FIRST, titled=False),)))
 
 
-_LABELS = 11  # columns
 _MOST_COMMANDS = 12
-_FIRST, _LAST = 24, 3  # rows of a table of more
 _MOST_SENTENCES = 10  # of a kind
 _MOST_IN_A_ROW = 50
 
@@ -150,7 +138,7 @@ def _as_dict(made: Plan, seed: int | None) -> dict[str, object]:
         "rounds": {"min": made.rounds[0], "max": made.rounds[1]},
         "seed": seed,
         "order": order if seed is not None else None,
-        "levels": levels_as_data(made),
+        "levels": levels_as_data(made.study.cells),
         "space": asdict(made.space),
         "files_of_loads": {path: asdict(room) for path, room in made.laid_out.items()},
         "nodes": nodes_as_data(made),
@@ -168,34 +156,27 @@ def _as_dict(made: Plan, seed: int | None) -> dict[str, object]:
 
 
 def show_plan(made: Plan, seed: int | None) -> None:
-    console = Console()
-    console.print(Text(made.study.model.title, style="bold"))
-    if made.study.model.description:
-        console.print(Text(made.study.model.description, style="dim"))
-    console.print()
-    listed = needs_list(made.study.cells)
-    console.print(_cells(made, with_stacks=not listed))
-    if listed:
-        console.print()
-        console.print(_stacks(made))
-    if (levels := levels_table(made)) is not None:
-        console.print()
-        console.print(levels)
-    unsupported = grouped((reason, number) for number, said in sorted(made.unsupported.items()) for reason in said)
+    study, foresight = made.study, foresight_of(made)
+    listed = needs_list(study.cells)
+    unsupported = grouped((reason, number) for number, why in sorted(made.unsupported.items()) for reason in why)
+    lacking = []
     for reason, numbers in unsupported.items():
         which = f"Cell {numbers[0]} is" if len(numbers) == 1 else f"Cells {cells_text(numbers, 0)} are"
-        console.print(Text(f"{which} unsupported here: {reason}", style="yellow"))
-    if made.wants:
-        console.print()
-        console.print(wants_table(made.wants, made.permissions))
-    console.print()
-    foresight = foresight_of(made)
-    for label, text in _facts(made, seed, foresight):
-        _fact(console, label, text)
-    if foresight is not None and (warning := methods.too_few(foresight)):
-        console.print(Text(f"Warning: {warning}", style="bold yellow"))
-    for line in (*_first("Caution", made.cautions), *_first("Note", made.notes)):
-        console.print(Text(line, style="yellow"))
+        lacking.append(f"{which} unsupported here: {reason}")
+    warning = "" if foresight is None else methods.too_few(foresight)
+    facts = tuple(Fact(label, text) for label, text in _facts(made, seed, foresight))
+    blocks: tuple[Block, ...] = (
+        cells_table(made, with_stacks=not listed),
+        *([stacks_table(study.cells)] if listed else []),
+        *levels_table(study.cells),
+        *said(*lacking, tone="missing"),
+        *([wants_table(made.wants, made.permissions)] if made.wants else []),
+        Facts("", (("", facts),)),
+        *said(f"Warning: {warning}" if warning else "", tone="strong"),
+        *said(*_first("Caution", made.cautions), *_first("Note", made.notes), tone="missing"),
+    )
+    section = Section("plan", "", blocks, FIRST, titled=False)
+    show_document(Document(study.model.title, said(study.model.description, tone="soft"), (section,)))
 
 
 def _first(kind: str, sentences: Sequence[str]) -> Iterator[str]:
@@ -203,50 +184,6 @@ def _first(kind: str, sentences: Sequence[str]) -> Iterator[str]:
     yield from (f"{kind}: {sentence}" for sentence in sentences[:_MOST_SENTENCES])
     if (more := len(sentences) - _MOST_SENTENCES) > 0:
         yield f"{kind}: and {more:,} more: --json has all"
-
-
-def _fact(console: Console, label: str, text: str) -> None:
-    """What is too long for a line continues below its beginning."""
-    room = max(20, console.width - _LABELS)
-    for line in textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False):
-        console.print(Text(f"{label:<{_LABELS}}", style="cyan") + Text(line), soft_wrap=True)
-        label = ""
-
-
-def _cells(made: Plan, *, with_stacks: bool) -> Table:
-    table = Table(box=None, pad_edge=False)
-    table.add_column("cell", justify="right", style="cyan")
-    for factor in made.study.factors:
-        table.add_column(factor.name)
-    if with_stacks:
-        table.add_column("stack", overflow="fold")
-    table.add_column("load")
-    left_out = len(made.study.cells) - _FIRST - _LAST
-    for at, cell in enumerate(made.study.cells):
-        if left_out > 1 and _FIRST <= at < _FIRST + left_out:
-            if at == _FIRST:
-                table.add_row("…", f"{left_out:,} more", style="dim")
-            continue
-        mark = "dim" if cell.number in made.unsupported else ""
-        loads = ", ".join(load.name for load in cell.loads)
-        stack = [next(filter(None, (stack_text(cell, name) for name in cell.nodes)), "")] if with_stacks else []
-        row = [str(cell.number), *cell.levels.values(), *stack, loads]
-        table.add_row(*(Text(value) for value in row), style=mark)
-    return table
-
-
-def _stacks(made: Plan) -> Table:
-    rows = stack_rows(made.study.cells)
-    if (more := len(rows) - _FIRST - _LAST) > 1:
-        rows[_FIRST:-_LAST] = [("…", "", f"{more:,} more")]
-    crosses = any(CROSSES in stack for _, _, stack in rows)
-    table = Table(box=None, pad_edge=False)
-    table.add_column("cells", style="cyan")
-    table.add_column("nodes", no_wrap=True)
-    table.add_column(f"stack{', with the nodes that each part stands on' if crosses else ''}", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(value) for value in row))
-    return table
 
 
 def _facts(made: Plan, seed: int | None, foresight: Foresight | None) -> list[tuple[str, str]]:
