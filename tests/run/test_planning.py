@@ -188,7 +188,7 @@ def test_a_plan_says_what_its_time_rests_on_and_takes_it_from_the_last_run_where
         shown = lab.storlab("plan", study, cwd=lab.folder).stdout
         text = re.search(rf"^{label} +(.*)$", shown, re.MULTILINE)
         assert text is not None, shown
-        return text[1]
+        return text[1].rstrip()
 
     assert (
         "load by the amount of work at 1,000 operations/s that wait for storage and 200 MiB/s, which is assumed"
