@@ -1,4 +1,8 @@
-"""Stacks: layers in order, checked for type before anything runs, set up from the lowest."""
+"""Stacks: layers in order, checked for type before anything runs, set up from the lowest.
+
+A layer that knows beforehand what sets it up has a plan. Plans of several are carried out by one request to an agent: it
+costs a round trip, which takes a machine over SSH longer than most steps do.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +20,6 @@ from storlab.nodes.answers import understood
 from storlab.nodes.node import Node
 from storlab.nodes.undo import Entry
 from storlab.waiting import all_of
-
-# Layers that know beforehand what sets them up, and plans of several of them, carried out by one request to an agent.
-#
-# A request costs a round trip, which takes a machine over SSH longer than most steps do.
 
 
 @dataclass(frozen=True)

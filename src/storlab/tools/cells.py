@@ -81,18 +81,6 @@ class Measured:
     part: Part
 
 
-def rounds_of_cell(parts: Sequence[Part]) -> list[int]:
-    """The rounds of the parts of one cell: as they say, else in the order of their times, else in theirs."""
-    times = [part.started for part in parts if part.started is not None]
-    if len(times) == len(parts) and all(part.round is None for part in parts):
-        order = sorted(range(len(parts)), key=times.__getitem__)
-        return [order.index(at) + 1 for at in range(len(parts))]
-    rounds: list[int] = []
-    for part in parts:
-        rounds.append(max(rounds, default=0) + 1 if part.round is None else part.round)
-    return rounds
-
-
 def rounds_in_turns(trials: Sequence[Measured]) -> tuple[list[int], list[int], Order]:
     """Rounds and turns of ``trials``, as given, both from 1, and how their order is known: of cells that took turns.
 
@@ -191,6 +179,7 @@ _APART = ("client", "file", "part")
 """Names of the factor that tells trials apart that ran at once: the first that is none already."""
 
 Levels = Mapping[Place, dict[str, str]]
+Parts = Mapping[Place, Part]
 
 
 def assemble(
@@ -228,41 +217,50 @@ def _assembled(kind: str, files: Sequence[ImportedFile], read: Sequence[Sequence
     of them, a round comes twice, or files contradict that cells took turns.
     """
     refuse_contradictions(files, read)
-    importer, differing = importer_of(kind), _differing(read)
-    by_name = not (importer.repeats or any(part.levels for parts in read for part in parts))
-    followed = _followed(files, read, differing) if interleaved or by_name else {}
-    levels = _levels(files, read, [name for name in differing if name not in followed])
-    factors, cells, measured = _design(importer, files, read, levels)
-    primary = primary_of(importer, read)
-    said = tuple(importer.notes([part for parts in read for part in parts]))
-    also = [f"Set-ups differ in {name} as well ({first(told, '; ')})." for name, told in followed.items()]
-    if not interleaved:
-        groups = at_once(measured)
-        if groups:
-            levels = _told_apart(files, levels, groups)
-            said = (*_no_repeats(measured, groups, importer), *said)
-            factors, cells, _ = _design(importer, files, read, levels)
-        rounds = _rounds(files, read, levels, cells)
-        trials = tuple(ImportedTrial(*at, cells[at], rounds[at], levels[at]) for at in levels)
-        return Imported(kind, tuple(files), trials, factors, primary, notes=(*_unlike(measured), *also, *said))
-    numbers, turns, order = rounds_in_turns(measured)
-    each = zip(levels, numbers, turns, strict=True)
-    trials = tuple(ImportedTrial(*at, cells[at], number, levels[at], turn) for at, number, turn in each)
-    notes = (*_unlike(measured), *also, *said)
-    return Imported(kind, tuple(files), trials, factors, primary, order, notes)
+    parts = {(file, at): part for file, each in enumerate(read) for at, part in enumerate(each)}
+    importer, differing = importer_of(kind), _differing([part.traits for part in parts.values()])
+    by_name = not (importer.repeats or any(part.levels for part in parts.values()))
+    followed = _followed(files, parts, differing) if interleaved or by_name else {}
+    levels = _levels(files, parts, [name for name in differing if name not in followed])
+    factors, cells, measured = _design(importer, files, parts, levels)
+    notes = [f"Set-ups differ in {name} as well ({first(told, '; ')})." for name, told in followed.items()]
+    said, primary = importer.notes(list(parts.values())), primary_of(importer, read)
+    if interleaved:
+        numbers, turns, order = rounds_in_turns(measured)
+        each = zip(levels, numbers, turns, strict=True)
+        trials = tuple(ImportedTrial(*at, cells[at], number, levels[at], turn) for at, number, turn in each)
+        return Imported(kind, tuple(files), trials, factors, primary, order, notes=(*_unlike(measured), *notes, *said))
+    notes = [*_unlike(measured), *notes]
+    if groups := at_once(measured):
+        levels = _told_apart(files, levels, groups)
+        notes.append(_no_repeats(measured, groups, importer))
+        factors, cells, _ = _design(importer, files, parts, levels)
+    rounds = _rounds(files, parts, levels, cells)
+    trials = tuple(ImportedTrial(*at, cells[at], rounds[at], levels[at]) for at in levels)
+    return Imported(kind, tuple(files), trials, factors, primary, notes=(*notes, *said))
 
 
 def _design(
-    importer: Importer, files: Sequence[ImportedFile], read: Sequence[Sequence[Part]], levels: Levels
+    importer: Importer, files: Sequence[ImportedFile], parts: Parts, levels: Levels
 ) -> tuple[dict[str, tuple[str, ...]], dict[Place, int], list[Measured]]:
-    factors = _factors(list(levels.values()), importer.published)
-    cells = _numbered(levels, factors, ordered=bool(importer.published))
+    """Factors and cells in the order of the files; or as the tool publishes them, and others after these."""
+    factors = {}
+    for name in next(iter(levels.values())):
+        found = dict.fromkeys(each[name] for each in levels.values())
+        known = [level for level in importer.published.get(name, ()) if level in found]
+        factors[name] = tuple(dict.fromkeys([*known, *found]))
+    distinct = list(dict.fromkeys(tuple(each.values()) for each in levels.values()))
+    if importer.published:
+        distinct.sort(key=lambda each: [of.index(level) for of, level in zip(factors.values(), each, strict=True)])
+    numbers = {names: cell for cell, names in enumerate(distinct, start=1)}
+    cells = {at: numbers[tuple(each.values())] for at, each in levels.items()}
+    several = {file for file, part in parts if part}
     measured = [
         Measured(
-            files[file].name if len(read[file]) == 1 else f"{files[file].name}, trial {part + 1}",
+            f"{files[file].name}, trial {part + 1}" if file in several else files[file].name,
             _in_words(each),
             cells[file, part],
-            read[file][part],
+            parts[file, part],
         )
         for (file, part), each in levels.items()
     ]
@@ -286,39 +284,17 @@ def _told_apart(files: Sequence[ImportedFile], levels: Levels, groups: Sequence[
     return {place: {**each, name: own.get(place, NOT_SAID)[-_LONGEST:]} for place, each in levels.items()}
 
 
-def _factors(levels: Sequence[Mapping[str, str]], published: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """Factor → its levels, in the order of the files; or as the tool publishes them, and others after these."""
-    factors = {}
-    for name in levels[0]:
-        found = dict.fromkeys(each[name] for each in levels)
-        known = [level for level in published.get(name, ()) if level in found]
-        factors[name] = tuple(dict.fromkeys([*known, *found]))
-    return factors
-
-
-def _numbered(levels: Levels, factors: Mapping[str, Sequence[str]], *, ordered: bool) -> dict[Place, int]:
-    """Of each part its cell, from 1: in the order of the files, or where ``ordered`` in that of the factors' levels."""
-    distinct = dict.fromkeys(tuple(each.values()) for each in levels.values())
-    if ordered:
-        ranks = [{level: at for at, level in enumerate(known)} for known in factors.values()]
-        distinct = dict.fromkeys(
-            sorted(distinct, key=lambda each: [rank[level] for rank, level in zip(ranks, each, strict=True)])
-        )
-    numbers = {names: cell for cell, names in enumerate(distinct, start=1)}
-    return {at: numbers[tuple(each.values())] for at, each in levels.items()}
-
-
 def primary_of(importer: Importer, read: Sequence[Sequence[Part]]) -> str:
     metrics = [part.metrics for parts in read for part in parts if len(part.metrics)]
     found = next((name for name in importer.primary if any(name in each for each in metrics)), None)
     return found or (str(metrics[0][0]) if metrics else next(iter(importer.primary), ""))
 
 
-def _no_repeats(trials: Sequence[Measured], groups: Sequence[Sequence[int]], importer: Importer) -> tuple[str, ...]:
+def _no_repeats(trials: Sequence[Measured], groups: Sequence[Sequence[int]], importer: Importer) -> str:
     which = "; ".join(named([trials[at].where for at in group]) for group in groups[:_SHOWN])
     more = f"; {len(groups) - _SHOWN} more" if len(groups) > _SHOWN else ""
-    said = f"Ran at once, as clients do, and are no repeats: {which}{more}. Each is shown by itself"
-    return (f"{said}; with --clients they are one trial, and added up." if importer.clients else f"{said}.",)
+    also = "; with --clients they are one trial, and added up." if importer.clients else "."
+    return f"Ran at once, as clients do, and are no repeats: {which}{more}. Each is shown by itself{also}"
 
 
 def _unlike(trials: Sequence[Measured]) -> Iterator[str]:
@@ -333,53 +309,58 @@ def _unlike(trials: Sequence[Measured]) -> Iterator[str]:
                 )
 
 
-def _levels(files: Sequence[ImportedFile], read: Sequence[Sequence[Part]], differing: Sequence[str]) -> Levels:
+def _levels(files: Sequence[ImportedFile], parts: Parts, differing: Sequence[str]) -> Levels:
     given = dict.fromkeys(name for file in files for name in file.levels)
-    own = dict.fromkeys(name for parts in read for part in parts for name in part.levels)
-    both = [name for name in own if name in given]
-    if both:
+    own = dict.fromkeys(name for part in parts.values() for name in part.levels)
+    if both := [name for name in own if name in given]:
         raise UserError(f"{both[0]} is a factor that the files themselves name: choose another name for it")
     said = {plain_name(name) for name in given}
     differing = [name for name in differing if plain_name(name) not in said and name not in own]
-    levels = {}
-    for file, parts in enumerate(read):
-        for number, part in enumerate(parts):
-            named = {**files[file].levels, **{name: part.levels.get(name, NOT_SAID) for name in own}}
-            levels[file, number] = named | {name: part.traits.get(name, NOT_SAID) for name in differing}
-    return levels
+    return {
+        at: {
+            **files[at[0]].levels,
+            **{name: part.levels.get(name, NOT_SAID) for name in own},
+            **{name: part.traits.get(name, NOT_SAID) for name in differing},
+        }
+        for at, part in parts.items()
+    }
 
 
-def _differing(read: Sequence[Sequence[Part]]) -> list[str]:
-    everything = [part.traits for parts in read for part in parts]
-    names = dict.fromkeys(name for traits in everything for name in traits)
-    return [name for name in names if len({traits.get(name) for traits in everything}) > 1]
+def _differing(traits: Sequence[Mapping[str, str]]) -> list[str]:
+    names = dict.fromkeys(name for each in traits for name in each)
+    return [name for name in names if len({each.get(name) for each in traits}) > 1]
 
 
-def _followed(
-    files: Sequence[ImportedFile], read: Sequence[Sequence[Part]], differing: Sequence[str]
-) -> dict[str, list[str]]:
+def _followed(files: Sequence[ImportedFile], parts: Parts, differing: Sequence[str]) -> dict[str, list[str]]:
+    """Traits that are the same wherever a file's user said the same; and what they are, in words."""
     found = {}
     for name in differing:
         values: dict[str, dict[str, None]] = {}
-        for file, parts in zip(files, read, strict=True):
-            for part in parts:
-                values.setdefault(_in_words(file.levels), {})[part.traits.get(name, NOT_SAID)] = None
+        for (file, _), part in parts.items():
+            values.setdefault(_in_words(files[file].levels), {})[part.traits.get(name, NOT_SAID)] = None
         if len(values) > 1 and all(len(each) == 1 for each in values.values()):
             found[name] = [f"{said}: {next(iter(each))}" for said, each in values.items()]
     return found
 
 
 def _rounds(
-    files: Sequence[ImportedFile], read: Sequence[Sequence[Part]], levels: Levels, cells: Mapping[Place, int]
+    files: Sequence[ImportedFile], parts: Parts, levels: Levels, cells: Mapping[Place, int]
 ) -> dict[Place, int]:
+    """The rounds of each cell: as its parts say, else in the order of their times, else in theirs."""
     places: dict[Place, int] = {}
     for own in grouped((cell, at) for at, cell in cells.items()).values():
-        rounds = rounds_of_cell([read[file][part] for file, part in own])
-        for member, number in zip(own, rounds, strict=True):
+        times = {at: started for at in own if (started := parts[at].started) is not None}
+        if len(times) == len(own) and all(parts[at].round is None for at in own):
+            places |= {at: number for number, at in enumerate(sorted(own, key=times.__getitem__), start=1)}
+            continue
+        rounds: list[int] = []
+        for at in own:
+            number = parts[at].round
+            rounds.append(max(rounds, default=0) + 1 if number is None else number)
+        for at, number in zip(own, rounds, strict=True):
             if rounds.count(number) > 1:
-                said = _in_words(levels[member])
-                raise UserError(f"{files[member[0]].name}: round {number} of {said} comes twice")
-            places[member] = number
+                raise UserError(f"{files[at[0]].name}: round {number} of {_in_words(levels[at])} comes twice")
+            places[at] = number
     return places
 
 

@@ -216,9 +216,11 @@ def refuse_fixed_order(imported: Imported) -> None:
             f"--interleaved: no two set-ups differ in {imported.compared} alone, so there is nothing to compare; they "
             f"differ in {others}: give one --factor that says which is which"
         )
-    why = [same_order(order, cells, names) for cells, names in compared]
-    if all(why):
-        raise UserError(f"--interleaved: {why[0]}. {INSTEAD}")
+    why = [found for cells, names in compared if (found := same_order(order, cells, names)) is not None]
+    if len(why) == len(compared):
+        from storlab.report.language.say import say
+
+        raise UserError(f"--interleaved: {say(why[0])}. {INSTEAD}")
 
 
 def _compared(imported: Imported) -> Iterator[tuple[tuple[int, int], tuple[str, str]]]:

@@ -86,19 +86,6 @@ def serial_of(name: str) -> str:
     return serial
 
 
-def _unmerged(device: Json) -> Json:
-    """virtio-blk joins requests up to as many pieces as the host takes: that of the log would be one too many."""
-    return device | {"request-merging": False} if device["driver"].startswith("virtio-blk") else device
-
-
-async def _keep_pages_stable(node: Node, disk: str) -> None:
-    """Let no page change while it is being written: QEMU reads it twice, first for the image and then for the log.
-
-    File systems look at this when they are mounted. Kernels before 5.10 lack it.
-    """
-    await put(node, queue_folder(disk), {"stable_writes": "1"})
-
-
 class AttachmentLayer(Crossing[File | Disk | Export, Disk]):
     """What all attachments have in common."""
 
@@ -136,8 +123,9 @@ class AttachmentLayer(Crossing[File | Disk | Export, Disk]):
         """What makes ``below`` a disk of a guest; ``slot`` is the block node's name, and part of all other names."""
         objects, devices = self.devices(slot, serial_of(slot))
         node = blockdev(below, slot, self.cache, self.aio, self.discard)
-        if isinstance(below, LoggedFile):
-            devices = tuple(_unmerged(device) for device in devices)
+        if isinstance(below, LoggedFile) and devices[0]["driver"].startswith("virtio-blk"):
+            # It joins requests up to as many pieces as the host takes: that of the log would be one too many.
+            devices = (devices[0] | {"request-merging": False},)
         reached = isinstance(below, Export) and below.server["type"] == "inet"
         return Demands(Devices(objects=objects, blockdevs=(node,), devices=devices), reaches_network=reached)
 
@@ -177,7 +165,9 @@ class AttachmentLayer(Crossing[File | Disk | Export, Disk]):
             sectors = int(await context.node.read_text(f"/sys/block/{disk}/size")) if disk is not None else 0
             if disk is not None and sectors:
                 if isinstance(below, LoggedFile):
-                    await _keep_pages_stable(context.node, disk)
+                    # No page may change while it is being written: QEMU reads it twice, for the image and for the log.
+                    # File systems look at this when they are mounted. Kernels before 5.10 lack it.
+                    await put(context.node, queue_folder(disk), {"stable_writes": "1"})
                 return Disk(context.node.name, f"/dev/{disk}", sectors * _SECTOR, ours=True)
         large = self.logical_block_size > _PAGE
         raise (Unsupported if large else TrialError)(

@@ -175,15 +175,12 @@ class VirtiofsdLayer(ServerLayer[Dir, Share]):
         pool = [] if self.thread_pool == "default" else [f"--thread-pool-size={self.thread_pool}"]
         return [*before, *words, f"--socket-path={server.socket}", *pool, *limits, *options]
 
-    def _without_devices(self) -> list[str]:
-        """Its options, and that it makes no nodes of devices: it has no capability for that."""
-        said = [option for option in self.options if option.startswith(_MODCAPS)]
-        given_up = ":".join([*(option.removeprefix(_MODCAPS) for option in said), "-mknod"])
-        return [*(option for option in self.options if option not in said), f"{_MODCAPS}{given_up}"]
-
     def _options(self, server: ServerContext) -> list[str]:
-        confined = server.confinement is not None
-        sandbox, own = ("chroot", self._without_devices()) if confined else (self.sandbox, self.options)
+        sandbox, own = self.sandbox, [*self.options]
+        if server.confinement is not None:  # it has no capability to make nodes of devices, and says that it makes none
+            said = [option for option in own if option.startswith(_MODCAPS)]
+            given_up = ":".join([*(option.removeprefix(_MODCAPS) for option in said), "-mknod"])
+            sandbox, own = "chroot", [*(option for option in own if option not in said), f"{_MODCAPS}{given_up}"]
         switches = {
             "--writeback": self.writeback,
             "--xattr": self.xattr,

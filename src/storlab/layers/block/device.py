@@ -167,7 +167,8 @@ async def refuse_used(node: Node, path: str, device: DeviceIdentity, wanted: str
         )
     if (user := await user_of(node, device)) is not None:
         raise SafetyError(f"node {node.name}: {user}: Storlab does not touch it")
-    found = await _signatures(node, device.path)
+    listing = await on_device(node, device.path).run(["wipefs", "--no-act", "--json", device.path])
+    found = [f"a signature of {row.type}" for row in signatures(listing.stdout)]  # a partition table counts as one
     if found and wanted is not None:
         raise SafetyError(
             f"node {node.name}: {path} carries {' and '.join(found)}: its data would be lost. "
@@ -181,12 +182,6 @@ def refuse_changed(node: Node, path: str, planned: DeviceIdentity | None, found:
             f"node {node.name}: {path} was {planned} when the run was planned, and leads to {found} now: "
             "Storlab does not touch it. Let it lead to the same device again, or begin a new run"
         )
-
-
-async def _signatures(node: Node, path: str) -> list[str]:
-    """What lies on the device, in words: ``a signature of ext4``; partitions' contents count through their table."""
-    listing = await on_device(node, path).run(["wipefs", "--no-act", "--json", path])
-    return [f"a signature of {row.type}" for row in signatures(listing.stdout)]
 
 
 # Layer ``fill``: every block of a disk is written before anything is measured on it.

@@ -29,7 +29,7 @@ _LOOK = 0.05  # s
 @undo("loop.detach", order=3)
 async def _detach(node: Node, file: RunPath) -> str | None:
     refuse_foreign(file)
-    devices = await _devices_of(node, file)
+    devices = [loop for loop, back in await loop_devices(node) if _is_of(back, file)]
     for device in devices:
         await node.run(["losetup", "--detach", device])
     # The kernel detaches it when the last one closes it, and says nothing of that: others may be looking at a new disk.
@@ -49,10 +49,6 @@ async def _swap(node: Node) -> str:
     if not files:
         return ""
     return f" (the kernel swaps to {', '.join(files)}: if that is on it, mount it, and use swapoff on the file)"
-
-
-async def _devices_of(node: Node, file: str) -> list[str]:
-    return [loop for loop, back in await loop_devices(node) if _is_of(back, file)]
 
 
 def _is_of(back: str, file: str) -> bool:

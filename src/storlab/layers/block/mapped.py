@@ -1,9 +1,10 @@
-"""Layer ``delay``: a slower disk, by the kernel's dm-delay (drivers/md/dm-delay.c of Linux)."""
+"""Layers of the device mapper: ``delay``, a slower disk (drivers/md/dm-delay.c of Linux), and ``crypt``, an encrypted one."""
 
 from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -138,11 +139,14 @@ class CryptLayer(Layer[Disk, Disk]):
             was = fingerprint_of(below)
             await context.register_undo("mkfs.forget", device=below.path, run=context.run, nonce=nonce, was=was)
         await mapper.announce(context, name, "dm_crypt")
+        keys = ("--cipher", self.cipher, "--key-size", str(self.key_size), "--sector-size", str(self.sector_size))
         try:
             if self.format == "luks2":
-                identity = filesystem_uuid(context.run, nonce)
-                await node.run([*mapper.WITHOUT_UDEV, *self._formatting(below.path, identity)], stdin=key)
-            await node.run([*mapper.WITHOUT_UDEV, *self._opening(below.path, name)], stdin=key)
+                head = ("cryptsetup", "luksFormat", "--batch-mode", "--type", "luks2")
+                identity = ("--uuid", filesystem_uuid(context.run, nonce))
+                words = [*head, *identity, *_STRETCHED, *keys, "--key-file", "-", "--", below.path]
+                await node.run([*mapper.WITHOUT_UDEV, *words], stdin=key)
+            await node.run([*mapper.WITHOUT_UDEV, *self._opening(below.path, name, keys)], stdin=key)
         except CommandFailed as error:
             if _REFUSED.search(error.detail):
                 raise Unsupported(f"no such encryption here: {error}") from None
@@ -150,12 +154,7 @@ class CryptLayer(Layer[Disk, Disk]):
         disk = await mapper.kernels_name(node, name)
         return Disk(node.name, f"/dev/{disk}", await mapper.size_of(node, disk), ours=True)
 
-    def _formatting(self, device: str, identity: str) -> list[str]:
-        own = ("--cipher", self.cipher, "--key-size", str(self.key_size), "--sector-size", str(self.sector_size))
-        head = ("cryptsetup", "luksFormat", "--batch-mode", "--type", "luks2", "--uuid", identity)
-        return [*head, *_STRETCHED, *own, "--key-file", "-", "--", device]
-
-    def _opening(self, device: str, name: str) -> list[str]:
+    def _opening(self, device: str, name: str, keys: Sequence[str]) -> list[str]:
         flags = {
             "--allow-discards": self.discards,
             "--perf-no_read_workqueue": not self.read_workqueue,
@@ -164,8 +163,7 @@ class CryptLayer(Layer[Disk, Disk]):
             "--perf-submit_from_crypt_cpus": self.submit_from_crypt_cpus,
         }
         chosen = [flag for flag, wanted in flags.items() if wanted]
-        plain = ["--cipher", self.cipher, "--key-size", str(self.key_size), "--sector-size", str(self.sector_size)]
-        type_ = ["--type", self.format, *(plain if self.format == "plain" else ())]
+        type_ = ["--type", self.format, *(keys if self.format == "plain" else ())]
         return ["cryptsetup", "open", "--batch-mode", *type_, *chosen, "--key-file", "-", "--", device, name]
 
     async def facts(self, resource: Disk, context: LayerContext) -> dict[str, Any]:

@@ -138,7 +138,8 @@ class MdLayer(Layer[None, Disk]):
         await context.register_undo("md.stop", run=context.run, nonce=nonce)
         await load_modules(node, _MODULES[self.level])
         async with node.lock(_LOCK):  # the first number that is free is free for one
-            array = await _free_number(node)
+            numbers = (await node.output("ls", "/sys/block")).split()
+            array = next(f"md{number}" for number in range(len(numbers) + 1) if f"md{number}" not in numbers)
             uuid = _array_uuid(context.run, nonce)
             await node.run(self._creating(f"/dev/{array}", uuid, [disk.path for disk in disks]))
         if self.stripe_cache is not None:
@@ -181,8 +182,3 @@ _SHOWN = (
 
 def _folder(array: str) -> str:
     return f"{sysfs(array)}/md"
-
-
-async def _free_number(node: Node) -> str:
-    taken = (await node.output("ls", "/sys/block")).split()
-    return next(f"md{number}" for number in range(len(taken) + 1) if f"md{number}" not in taken)

@@ -66,16 +66,13 @@ def queue_folder(disk: str, *, partition: bool = False) -> str:
 
 
 async def queue_facts(node: Node, disk: Disk) -> dict[str, Any]:
-    return parse_queue(await _read(node, queue_of(disk), QUEUE))
+    folder = queue_of(disk)
+    said = zip(QUEUE, await node.texts(*(f"{folder}/{name}" for name in QUEUE)), strict=True)
+    return parse_queue({name: value for name, value in said if value is not None})
 
 
 def queue_of(disk: Disk) -> str:
     return queue_folder(disk.name, partition=disk.device is not None and disk.device.number != disk.device.whole)
-
-
-async def _read(node: Node, folder: str, names: Sequence[str]) -> dict[str, str]:
-    said = zip(names, await node.texts(*(f"{folder}/{name}" for name in names)), strict=True)
-    return {name: value for name, value in said if value is not None}
 
 
 def parse_queue(said: Mapping[str, str]) -> dict[str, Any]:

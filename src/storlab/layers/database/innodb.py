@@ -137,9 +137,9 @@ class InnodbLayer(DatabaseLayer):
     def own_settings(self) -> Mapping[str, str]:
         """Settings that the other server has not, or by another name."""
 
-    @abstractmethod
     def own_lines(self, server: ServerContext) -> Mapping[str, str]:
         """Of its configuration: what is where, and what is no setting that can be read back."""
+        return {}
 
     def wanted(self) -> dict[str, str]:
         return {
@@ -228,9 +228,6 @@ class MariadbLayer(InnodbLayer):
 
     def own_settings(self) -> Mapping[str, str]:
         return {"innodb_log_file_size": str(self.log_size)}
-
-    def own_lines(self, server: ServerContext) -> Mapping[str, str]:
-        return {}
 
     def command(self, server: ServerContext) -> Sequence[str]:
         return [self.executable(), f"--defaults-file={server.folder}/my.cnf"]

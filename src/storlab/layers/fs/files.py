@@ -1,4 +1,4 @@
-"""Layer ``directory``: a directory that exists already. Needs no privileges."""
+"""Layers ``directory``, one that exists already, and ``file``, a regular file in the scratch folder or in a directory."""
 
 from __future__ import annotations
 
@@ -71,9 +71,6 @@ async def disk_of(node: Node, path: str) -> str | None:
     (looked,) = await node.carry_out(steps.look(path))
     (link,) = await node.carry_out(steps.readlink(steps.disk_link(looked.result.device or 0)), go_on=True)
     return link.text.rpartition("/")[2] or None
-
-
-# Layer ``file``: a regular file, in the scratch folder or in the underlying directory.
 
 
 @undo("file.remove", patience=LONG, outlives_boot=True)

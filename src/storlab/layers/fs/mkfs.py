@@ -32,10 +32,6 @@ from storlab.units import Size, size_text
 _Options = tuple[Annotated[str, options_of("mount")], ...]
 
 
-def _split(value: object) -> object:
-    return tuple(part for part in value.split(",") if part) if isinstance(value, str) else value
-
-
 def _only(*parts: str) -> Callable[[_Options], _Options]:
     def check(options: _Options) -> _Options:
         words = tuple(word for option in options for word in option.split(",") if word)
@@ -46,7 +42,10 @@ def _only(*parts: str) -> Callable[[_Options], _Options]:
     return check
 
 
-_SPLIT = BeforeValidator(_split, json_schema_input_type=str | tuple[str, ...])
+_SPLIT = BeforeValidator(
+    lambda value: tuple(part for part in value.split(",") if part) if isinstance(value, str) else value,
+    json_schema_input_type=str | tuple[str, ...],
+)
 
 # One string as mount(8) takes it, or a list.
 OfDisks = Annotated[_Options, _SPLIT, AfterValidator(_only("ext4", "xfs", "btrfs", "dax"))]

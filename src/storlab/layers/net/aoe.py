@@ -34,7 +34,10 @@ _Mac = Annotated[str, Meta(pattern=r"^[0-9a-f]{12}$")]
 @undo("aoe.forget")
 async def _forget(node: Node, device: _Device, mac: _Mac) -> str | None:
     before = await _flush(node, device, mac)
-    await _listen_no_more(node)
+    # A driver that listens makes a disk of whatever announces itself, with nobody to forget it.
+    (disks,) = await node.carry_out(steps.names("/sys/block"), go_on=True)
+    if not any(name.startswith("etherd") for name in disks.entries):
+        await node.carry_out(steps.write(_INTERFACES, "-"), go_on=True)  # which is no card's name
     return await _flush(node, device, mac) or before  # it may have appeared meanwhile
 
 
@@ -48,13 +51,6 @@ async def _flush(node: Node, device: str, mac: str) -> str | None:
             return f"forgot {device}"
         await asyncio.sleep(LOOK)
     raise TrialError(f"node {node.name}: the driver does not let go of /dev/{name}: it is in use")
-
-
-async def _listen_no_more(node: Node) -> None:
-    """A driver that listens makes a disk of whatever announces itself, with nobody to forget it."""
-    (disks,) = await node.carry_out(steps.names("/sys/block"), go_on=True)
-    if not any(name.startswith("etherd") for name in disks.entries):
-        await node.carry_out(steps.write(_INTERFACES, "-"), go_on=True)  # which is no card's name
 
 
 async def _is_served_by(node: Node, name: str, mac: str) -> bool:
@@ -104,7 +100,7 @@ class AoeLayer(InitiatorLayer):
         )
         deadline = asyncio.get_running_loop().time() + UNTIL_THERE
         again = asyncio.get_running_loop().time() + _AGAIN
-        while not await self._is_up(node, name):
+        while not ((await node.texts(f"{sysfs(name)}/state"))[0] or "").startswith("up"):
             now = asyncio.get_running_loop().time()
             if now > deadline:
                 where = f"{below.export} of node {below.node}"
@@ -114,10 +110,6 @@ class AoeLayer(InitiatorLayer):
                 await node.carry_out(steps.write(_DISCOVER, "x"), go_on=True)
             await asyncio.sleep(LOOK)
         return name
-
-    async def _is_up(self, node: Node, name: str) -> bool:
-        (state,) = await node.texts(f"{sysfs(name)}/state")
-        return (state or "").startswith("up")
 
     async def session_facts(self, disk: str, context: LayerContext) -> dict[str, Any]:
         """``payload``: bytes of a frame, which follow from the MTU at both ends."""

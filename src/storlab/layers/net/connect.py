@@ -1,4 +1,4 @@
-"""Layer ``connect``: a server, or an export, that a load reaches itself."""
+"""Layers ``connect`` and ``relay``: servers and exports that a load reaches itself; and which protocol each layer speaks."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from storlab.layers.resources import Export, Protocol, Resource, Server
 from storlab.layers.server.base import ServerContext, ServerLayer
 from storlab.nodes.demands import Demands
 from storlab.nodes.needs import Needs, numactl_programs
-
-# The protocols of network block devices: which layer serves each, and which makes a disk of what is served.
 
 
 @dataclass(frozen=True)
@@ -152,11 +150,11 @@ class RelayLayer(ServerLayer[Server | Export, Server | Export]):
     def command(self, server: ServerContext) -> list[str]:
         # numactl would be its own executable.
         agent = _AGENT if self.pin is None and self.numa is None else f"/proc/{server.node.pid}/exe"
-        host, port = _address(server)
+        to = server.below.words()
         switches = [f"--{name}" for name in ("nagle", "whole") if getattr(self, name)]
         switches += ["--nbd"] if isinstance(server.below, Export) else []  # other exports can't be below
         switches += ["--head", str(self.head)] if self.head else []
-        listen = ["--listen", f"{server.host}:{server.port}", "--to", f"{host}:{port}"]
+        listen = ["--listen", f"{server.host}:{server.port}", "--to", f"{to['host']}:{to['port']}"]
         return [agent, "relay", *listen, "--ready", _ready(server), *switches]
 
     async def set_up(self, below: Server | Export, context: LayerContext) -> Server | Export:
@@ -189,8 +187,3 @@ class RelayLayer(ServerLayer[Server | Export, Server | Export]):
 
 def _ready(server: ServerContext) -> str:
     return f"{server.folder}/ready"
-
-
-def _address(server: ServerContext[Server | Export]) -> tuple[str, str]:
-    words = server.below.words()
-    return words["host"], words["port"]

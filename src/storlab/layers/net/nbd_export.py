@@ -191,8 +191,12 @@ class NbdServerProgram(NbdServer):
         served: Options = {"exportname": offer.below.path, "flush": flushed, "fua": flushed, "sync": not flushed}
         sections: dict[str, Options] = {"generic": {"allowlist": True, **where}}
         sections[offer.name] = {**served, "trim": offer.discard}
-        text = "\n".join(f"[{name}]\n{_options(options)}" for name, options in sections.items())
-        return {_CONFIGURATION: text, _START: _DAEMON}
+        lines = []
+        for section, options in sections.items():
+            # A backslash escapes in its configuration.
+            spelled = {k: v.replace("\\", "\\\\") if isinstance(v, str) else str(v).lower() for k, v in options.items()}
+            lines.append(f"[{section}]\n" + "".join(f"{name} = {value}\n" for name, value in spelled.items()))
+        return {_CONFIGURATION: "\n".join(lines), _START: _DAEMON}
 
     async def listens(self, node: Node, offer: Offer) -> bool:
         if not await super().listens(node, offer):
@@ -217,15 +221,6 @@ def qemu_address(address: Mapping[str, str]) -> list[str]:
     if address["type"] == "unix":
         return [f"--socket={address['path']}"]
     return [f"--bind={address['host']}", f"--port={address['port']}"]
-
-
-def _options(options: Options) -> str:
-    """Lines of a configuration, in which a backslash escapes."""
-    return "".join(f"{name} = {_value(value)}\n" for name, value in options.items())
-
-
-def _value(value: str | bool) -> str:
-    return value.replace("\\", "\\\\") if isinstance(value, str) else str(value).lower()
 
 
 # Layer ``nbd-export``: what lies below, offered to other nodes over NBD by one of several programs.

@@ -1,4 +1,4 @@
-"""Which TCP ports of a node are taken, by programs or by the kernel itself; proc_pid_net(5)."""
+"""What runs beside a layer: a server's log, how it is ended, and watches over what has no process that could end."""
 
 from __future__ import annotations
 

@@ -14,7 +14,6 @@ from pydantic import Field, PrivateAttr
 from storlab.errors import StorlabError, TrialError, Unsupported
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.fs.mkfs import OfSmb
-from storlab.layers.fs.mount import Mount
 from storlab.layers.resources import Dir, Server, Share
 from storlab.layers.server.base import TAKEN, ServerContext, ServerLayer, network_address
 from storlab.layers.server.running import FileSays, is_taken
@@ -253,13 +252,10 @@ class SmbLayer(ShareClient):
             if asked and not session.get(got):
                 raise TrialError(f"node {node.name}: {name} should be true, but the session is not {got}")
         bdi = await context.once(_bdi_of(resource.path), _unknown)
-        return {**_shown(mount), **session, "read_ahead": await read_ahead_at(node, bdi)}
-
-
-def _shown(mount: Mount) -> dict[str, Any]:
-    values = {name: option_of(mount, name) for name in (*_SHOWN, "addr")}
-    facts: dict[str, Any] = {name: number_or_text(value) for name, value in values.items() if value is not None}
-    return {**facts, "flags": [name for name in _FLAGS if option_of(mount, name) is not None]}
+        values = {name: option_of(mount, name) for name in (*_SHOWN, "addr")}
+        shown = {name: number_or_text(value) for name, value in values.items() if value is not None}
+        flags = [name for name in _FLAGS if option_of(mount, name) is not None]
+        return {**shown, "flags": flags, **session, "read_ahead": await read_ahead_at(node, bdi)}
 
 
 def parse_debug_data(text: str, source: str) -> dict[str, Any]:

@@ -146,7 +146,12 @@ class ZvolLayer(PropertiesLayer[Pool, Disk]):
             snapshot = await self._base(self.base, below, context)
             await context.register_undo("zfs.destroy", dataset=volume, path=None)
             await context.node.run(["zfs", "clone", *arguments("-o", self.options()), snapshot, volume])
-            await self._resize(context.node, volume, self._rounded(size))
+            # A clone is as large as its origin, and reserves nothing.
+            wanted = self._rounded(size)
+            if int(await context.node.output("zfs", "get", "-Hp", "-o", "value", "volsize", volume)) != wanted:
+                await context.node.run(["zfs", "set", f"volsize={wanted}", volume])
+            if not self.sparse:
+                await context.node.run(["zfs", "set", f"refreservation={wanted}", volume])
         device = await volume_device(context.node, volume)
         size = int(await context.node.output("blockdev", "--getsize64", device))
         return Disk(context.node.name, device, size, ours=True)
@@ -156,14 +161,6 @@ class ZvolLayer(PropertiesLayer[Pool, Disk]):
         own = {name: value for name, value in self.options().items() if not (base and name == "reservation")}
         options = arguments("-o", {**own, **blocks})
         await node.run(["zfs", "create", *(["-s"] if sparse else []), *options, "-V", str(size), volume])
-
-    async def _resize(self, node: Node, volume: str, size: int) -> None:
-        """A clone is as large as its origin, and reserves nothing."""
-        now = int(await node.output("zfs", "get", "-Hp", "-o", "value", "volsize", volume))
-        if size != now:
-            await node.run(["zfs", "set", f"volsize={size}", volume])
-        if not self.sparse:
-            await node.run(["zfs", "set", f"refreservation={size}", volume])
 
     async def _base(self, base: Base, pool: Pool, context: LayerContext) -> str:
         """The snapshot that clones are made of. It belongs to the pool, and goes away with it."""
