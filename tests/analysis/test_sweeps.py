@@ -18,7 +18,7 @@ from storlab.analysis.sweeps import Located, Observed, bracket, locate, power
 from storlab.findings.answers import NotIndependent, NotSteady
 from storlab.metrics import Declarations
 from storlab.report.language.say import say
-from storlab.report.model.sweeps import knee_sentence, objective_sentence
+from storlab.report.model.factors import knee_sentence, objective_sentence
 from storlab.tools.fio.declared import declared
 
 from .simulate import metric_frame, trial_frame

@@ -16,7 +16,7 @@ from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Summary
 from storlab.metrics import Declarations, MetricSpec
 from storlab.probes.locks.metrics import METRICS
-from storlab.report.model.locks import lock_tables
+from storlab.report.model.nodes import lock_tables
 
 SOURCE = "probe:locks"
 LOAD = (MetricSpec("iops", "1/s", "higher", quantity="throughput"), MetricSpec("ios", "1", quantity="operations"))

@@ -18,7 +18,7 @@ from storlab.probes.base import NOTES, ProbeRecord, Window
 from storlab.probes.profile import FOLDED, ProfileProbe
 from storlab.probes.stacks import LINES as AGENT_LINES
 from storlab.probes.stacks import NAME, Box, Profile, boxes, folded, gathered, profile, read_output
-from storlab.report.charts.icicle import icicle_chart
+from storlab.report.charts.shares import icicle_chart
 from storlab.report.charts.theme import to_svg
 
 from . import HERE, watched

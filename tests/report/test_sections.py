@@ -13,8 +13,8 @@ from storlab.probes.stacks import Box
 from storlab.report.document import Section
 from storlab.report.formats.adoc import render_adoc
 from storlab.report.formats.html import render_html
-from storlab.report.formats.json import data, render_document
 from storlab.report.formats.markdown import render_markdown
+from storlab.report.formats.programs import data, render_document
 from storlab.report.formats.terminal import render_text
 from storlab.report.model.input import CpuProfile, ReportInput
 from storlab.report.sections import page_document, report_document

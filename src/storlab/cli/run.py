@@ -116,7 +116,7 @@ def _show(outcome: Outcome, json: bool) -> None:
 
 def _say_how_it_ended(outcome: Outcome, allow_undecided: bool) -> None:
     from storlab.report.language.words import missing
-    from storlab.report.model.gates import gates_together
+    from storlab.report.model.questions import gates_together
 
     if outcome.folder.manifest.gates:
         failed = sum(cell.failed for cell in outcome.summary.cells)

@@ -113,7 +113,7 @@ class Plots:
 
     def histogram(self, latency: str = "latency", *, where: dict[str, str] | None = None, source: str = "") -> Chart:
         """The share of operations in each bin of latency; a line a cell."""
-        from storlab.report.charts.bins import histogram_chart, shares_of_bins
+        from storlab.report.charts.latency import histogram_chart, shares_of_bins
 
         rows, source, cells = self._distributions(latency, where or {}, source)
         return _finished(histogram_chart(shares_of_bins(rows, cells, source, latency), latency, list(cells)))

@@ -45,19 +45,10 @@ from storlab.report.model.chapters import (
     steady_tables,
 )
 from storlab.report.model.conformance import conformance_tables
-from storlab.report.model.effects import effect_tables, how_made
+from storlab.report.model.factors import effect_tables, how_made, sweep_sentences, sweep_tables
 from storlab.report.model.input import ReportInput, for_people, split_primary
-from storlab.report.model.latencies import asked_latencies, latency_tables
-from storlab.report.model.locks import is_in_lock_tables, lock_tables
-from storlab.report.model.nodes import guest_tables, node_tables
-from storlab.report.model.questions import (
-    FEW,
-    Values,
-    gate_lines,
-    matrix_tables,
-    question_group,
-    questions_of,
-)
+from storlab.report.model.nodes import guest_tables, is_in_lock_tables, lock_tables, node_tables
+from storlab.report.model.questions import FEW, Values, gate_lines, matrix_tables, question_group, questions_of
 from storlab.report.model.setup import (
     guests_tables,
     load_tables,
@@ -67,7 +58,6 @@ from storlab.report.model.setup import (
     stack_sheets,
     unsafe_modes,
 )
-from storlab.report.model.sweeps import sweep_sentences, sweep_tables
 from storlab.report.model.tables import (
     MANY,
     PROBE,
@@ -76,7 +66,7 @@ from storlab.report.model.tables import (
     measured_tables,
     with_note,
 )
-from storlab.report.model.variability import variability_tables
+from storlab.report.model.variability import asked_latencies, latency_tables, variability_tables
 from storlab.report.model.why import surest, why_blocks
 
 Charts = Mapping[str, Sequence[Block]]

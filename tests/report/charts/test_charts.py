@@ -15,12 +15,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from storlab.analysis.variability import samples
-from storlab.report.charts.bins import histogram_chart, shares_of_bins
-from storlab.report.charts.latency import percentile_curve
+from storlab.report.charts.latency import histogram_chart, percentile_curve, shares_of_bins
 from storlab.report.charts.panel import titled, write_charts
 from storlab.report.charts.rounds import paired_chart, rounds_chart
-from storlab.report.charts.scales import fitting_scale
-from storlab.report.charts.theme import to_png, to_svg
+from storlab.report.charts.theme import fitting_scale, to_png, to_svg
 from storlab.report.document import Figure, figures
 from storlab.report.formats import render
 from storlab.report.formats.html import render_html

@@ -18,8 +18,7 @@ from storlab.analysis.summary import to_json
 from storlab.errors import UserError
 from storlab.records.columns import COLUMNS
 from storlab.report.charts.latency import latency_chart
-from storlab.report.charts.names import LIMIT, legend_of, shortened, with_short_names
-from storlab.report.charts.theme import MOST_LINES, specification, to_svg
+from storlab.report.charts.theme import LIMIT, MOST_LINES, legend_of, shortened, specification, to_svg, with_short_names
 from storlab.report.document import Figure, Table
 from storlab.report.formats import render
 from storlab.report.model.input import ReportInput

@@ -18,8 +18,8 @@ from storlab.analysis.gates import parse_gate
 from storlab.analysis.runs.across_runs import RunsCompared, compare_runs
 from storlab.findings.runs import RunsDiffer
 from storlab.report.formats import markdown, terminal
-from storlab.report.formats.json import render_comparison as render_json
-from storlab.report.formats.junit import render_junit
+from storlab.report.formats.programs import render_comparison as render_json
+from storlab.report.formats.programs import render_junit
 from storlab.report.model.across import comparison_document, outcome
 
 LOW = [100.0, 102.0, 98.0, 101.0, 99.0, 100.5, 99.5, 101.5, 98.5, 100.2, 99.8, 100.9]

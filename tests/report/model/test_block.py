@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from storlab.analysis.summary import BelowUnit, Share, SizeShare, from_json
-from storlab.report.charts.sizes import SIZES, label, sizes_chart
+from storlab.report.charts.shares import SIZES, label, sizes_chart
 from storlab.report.charts.theme import ABOVE, BELOW, to_svg
 from storlab.report.formats import render
 from storlab.report.language.format import part

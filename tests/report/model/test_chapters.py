@@ -20,7 +20,7 @@ from storlab.report.charts.theme import to_svg
 from storlab.report.formats import render
 from storlab.report.model.chapters import claim_lines, power_cut_tables
 from storlab.report.model.conformance import conformance_tables, worst
-from storlab.report.model.effects import effect_tables, in_words
+from storlab.report.model.factors import effect_tables, in_words
 from storlab.report.model.input import Packets, PowerCuts, ReportInput
 from storlab.report.model.why import best_lines, details, nothing_differs, sentence
 

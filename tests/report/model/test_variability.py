@@ -16,8 +16,7 @@ from storlab.report.formats import render
 from storlab.report.formats.csv import render_csv
 from storlab.report.model.chapters import steady_tables
 from storlab.report.model.input import ReportInput
-from storlab.report.model.latencies import asked_latencies, latency_tables
-from storlab.report.model.variability import variability_tables
+from storlab.report.model.variability import asked_latencies, latency_tables, variability_tables
 from storlab.timeseries.variability import squared
 
 from ..sample import sample, with_one_load

@@ -109,8 +109,8 @@ def functions(found: Profile, most: int = _SHOWN) -> Iterator[RenderableType]:
 
 
 def _drawn(suffix: str, found: Profile) -> bytes:
-    from storlab.report.charts.icicle import icicle_chart
     from storlab.report.charts.panel import titled
+    from storlab.report.charts.shares import icicle_chart
     from storlab.report.charts.theme import WIDE, to_png, to_svg
 
     svg = titled(to_svg(icicle_chart(boxes([found])), width=WIDE), f"{found.samples} samples of the CPUs")

@@ -14,18 +14,17 @@ from storlab.analysis.block import histograms_of
 from storlab.analysis.summary import Estimate
 from storlab.grouping import grouped
 from storlab.report.charts.effects import interaction_chart, main_effects_chart
-from storlab.report.charts.icicle import icicle_chart
 from storlab.report.charts.latency import latency_chart, percentile_curve
 from storlab.report.charts.panel import Combination, Panel, all_levels, combinations, file_stem, panel
 from storlab.report.charts.rounds import paired_chart, rounds_chart
-from storlab.report.charts.sizes import bars_chart, sizes_chart
+from storlab.report.charts.shares import bars_chart, icicle_chart, sizes_chart
 from storlab.report.charts.sweeps.panels import sweep_panels
 from storlab.report.charts.theme import MOST_LINES
 from storlab.report.charts.variability.panels import course_panels, percentile_panels, series_panels, variability_panels
 from storlab.report.charts.variability.sampled import Sampled, sampled
 from storlab.report.language import format as fmt
 from storlab.report.language import words
-from storlab.report.model import block, effects
+from storlab.report.model import block, factors
 from storlab.report.model.chapters import profile_title, tops
 from storlab.report.model.input import ReportInput, compared_factor, for_people, per_trial
 from storlab.report.model.questions import Values, questions_of, sentence, title_of
@@ -183,9 +182,9 @@ class _Gallery:
 
     def effects(self) -> Iterator[Panel]:
         for found in self.given.summary.effects:
-            title = effects.title(found)
+            title = factors.title(found)
             if found.main:
-                told = f"Means of levels of {words.listed(found.factors)}. Shares: {effects.in_words(found) or 'none'}."
+                told = f"Means of levels of {words.listed(found.factors)}. Shares: {factors.in_words(found) or 'none'}."
                 stem = self.name("effects", f"{title}-main")
                 yield panel("effects", stem, title, "Main effects", told, partial(main_effects_chart, found))
             for across, by in itertools.combinations(found.factors, 2):

@@ -12,9 +12,7 @@ import altair as alt
 import polars as pl
 
 from storlab.analysis.data import Effects, LevelMean
-from storlab.report.charts.names import title_of
-from storlab.report.charts.scales import PLAIN, axis_title, display_unit, log_axis
-from storlab.report.charts.theme import COLOURS, SHAPES, Chart, of
+from storlab.report.charts.theme import COLOURS, PLAIN, SHAPES, Chart, axis_title, display_unit, log_axis, of, title_of
 
 _ROW, _AXIS = 24, 46  # px a level, and for the axis below
 _NEAR = 3.0

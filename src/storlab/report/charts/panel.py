@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 from storlab.analysis.summary import Summary
 from storlab.grouping import grouped
 from storlab.records.files import write_whole
-from storlab.report.charts.names import width_of
-from storlab.report.charts.theme import FONT, INK, PAPER, WIDE, WIDTH, Chart, to_png
+from storlab.report.charts.theme import FONT, INK, PAPER, WIDE, WIDTH, Chart, to_png, width_of
 from storlab.report.document import Block, Figure, Group
 from storlab.report.model.input import compared_factor, split_primary
 from storlab.report.model.tables import heading

@@ -8,8 +8,22 @@ import altair as alt
 import polars as pl
 
 from storlab.analysis.summary import Comparison, Estimate, Verdict
-from storlab.report.charts.scales import PLAIN, above_rows, axis_title, display_unit, finite, fitting_scale, log_axis
-from storlab.report.charts.theme import COLOURS, INK, SHAPES, SOFT, ZONE, Chart, of
+from storlab.report.charts.theme import (
+    COLOURS,
+    INK,
+    PLAIN,
+    SHAPES,
+    SOFT,
+    ZONE,
+    Chart,
+    above_rows,
+    axis_title,
+    display_unit,
+    finite,
+    fitting_scale,
+    log_axis,
+    of,
+)
 from storlab.report.document import Span
 from storlab.report.formats.plot import domain, ticks
 

@@ -40,7 +40,7 @@ REPORTS = (
     Format("md", (_DOCUMENT, "formats.markdown:render_markdown"), ("markdown",)),
     Format("html", (_PAGE, "formats.html:render_html")),
     Format("csv", ("formats.csv:render_csv",)),
-    Format("json", ("formats.json:render_json",)),
+    Format("json", ("formats.programs:render_json",)),
     Format("adoc", (_DOCUMENT, "formats.adoc:render_adoc"), ("asciidoc",)),
 )
 """Of any run."""
@@ -48,20 +48,20 @@ REPORTS = (
 FULL = Format("full text", (_DOCUMENT, "formats.terminal:render_full"))
 """``text`` with all tables; an option asks for it."""
 
-PRINTED = Format("pdf", (_PAGE, "formats.html:render_html", "formats.pdf:print_page"))
+PRINTED = Format("pdf", (_PAGE, "formats.html:render_html", "formats.html:print_page"))
 """Not text, and made by a browser, if there is one."""
 
 PUBLISHED = (
-    Format("virtiofs-tests", ("formats.virtiofs_tests:render_virtiofs_tests",)),
-    Format("bonnie", ("formats.bonnie:render_bonnie",)),
+    Format("virtiofs-tests", ("formats.published:render_virtiofs_tests",)),
+    Format("bonnie", ("formats.published:render_bonnie",)),
 )
 """Tables as other tools publish them, of runs of these tools or imported from there."""
 
 COMPARISONS = (
     Format("text", (_COMPARISON, "formats.terminal:render_text")),
     Format("md", (_COMPARISON, "formats.markdown:render_comment"), ("markdown",)),
-    Format("json", ("formats.json:render_comparison",)),
-    Format("junit", ("formats.junit:render_junit",)),
+    Format("json", ("formats.programs:render_comparison",)),
+    Format("junit", ("formats.programs:render_junit",)),
 )
 """Of several runs compared."""
 

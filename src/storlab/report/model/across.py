@@ -17,8 +17,7 @@ from storlab.report.language import words
 from storlab.report.language.methods import runs_method
 from storlab.report.language.say import said as told_of
 from storlab.report.language.say import say
-from storlab.report.model.gates import OUTCOMES, gates_together
-from storlab.report.model.questions import gates
+from storlab.report.model.questions import OUTCOMES, gates, gates_together
 from storlab.report.model.tables import heading, noted, split_all
 from storlab.report.model.variability import variability_between_runs
 

@@ -8,17 +8,25 @@ from dataclasses import dataclass
 import altair as alt
 import polars as pl
 
-from storlab.report.charts.names import title_of
-from storlab.report.charts.scales import (
+from storlab.report.charts.theme import (
+    ABOVE,
+    COLOURS,
+    DASHES,
+    INK,
+    PAPER,
     PLAIN,
+    SHAPES,
+    SOFT,
+    Chart,
     axis_title,
     decades,
     display_unit,
     fitting_scale,
     log_axis,
+    of,
     seconds_axis,
+    title_of,
 )
-from storlab.report.charts.theme import ABOVE, COLOURS, DASHES, INK, PAPER, SHAPES, SOFT, Chart, of
 from storlab.report.language import format as fmt
 
 _HEIGHT, _LARGE, _ROW, _AXES = 230, 300, 26, 54  # px

@@ -12,10 +12,10 @@ from storlab.analysis.data import Sweep
 from storlab.analysis.summary import Summary
 from storlab.grouping import grouped
 from storlab.report.charts.panel import Panel, file_stem, panel
-from storlab.report.charts.scales import FAR
 from storlab.report.charts.sweeps.data import Group, curve, groups, knees_of, levels_of, marks_of, place
 from storlab.report.charts.sweeps.draw import Marks, curve_chart, heat_map_chart, hockey_stick_chart, in_words
-from storlab.report.model.sweeps import asked, knee_sentence
+from storlab.report.charts.theme import FAR
+from storlab.report.model.factors import asked, knee_sentence
 from storlab.report.model.tables import heading
 
 

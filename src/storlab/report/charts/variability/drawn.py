@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import altair as alt
 import polars as pl
 
-from storlab.report.charts.scales import PLAIN, log_axis
-from storlab.report.charts.theme import INK, SOFT, Chart
+from storlab.report.charts.theme import INK, PLAIN, SOFT, Chart, log_axis
 from storlab.report.charts.variability.sampled import Axes, Clock
 
 _HEIGHT, _COURSE = 220, 240

@@ -16,8 +16,7 @@ import polars as pl
 from storlab.analysis import variability as within
 from storlab.metrics import percentile_name
 from storlab.report.charts.panel import Combination, Panel, file_stem, panel
-from storlab.report.charts.scales import seconds_axis
-from storlab.report.charts.theme import Chart
+from storlab.report.charts.theme import Chart, seconds_axis
 from storlab.report.charts.variability.drawn import (
     box_chart,
     boxes_chart,

@@ -11,10 +11,8 @@ import polars as pl
 
 from storlab.analysis import variability as within
 from storlab.metrics import CHECKPOINT, WHISKERS, without_end
-from storlab.report.charts.names import title_of
 from storlab.report.charts.panel import Combination
-from storlab.report.charts.scales import PLAIN, above_rows, axis_title
-from storlab.report.charts.theme import COLOURS, of
+from storlab.report.charts.theme import COLOURS, PLAIN, above_rows, axis_title, of, title_of
 from storlab.report.language import format as fmt
 from storlab.report.model.input import ReportInput, across_of, compared_factor
 from storlab.timeseries.distribution import HOUR, LONG
