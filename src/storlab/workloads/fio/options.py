@@ -185,7 +185,10 @@ def _waiting(options: Options) -> float:
 
 
 def _bytes(options: Options, key: str) -> int:
-    return _size({"size": options[key]}) if key in options else 0
+    try:
+        return parse_size(options.get(key, 0))
+    except ValueError:
+        return 0  # "80%": fio's own way of saying that it depends on the target
 
 
 def _of_files(options: Options) -> int:
@@ -247,13 +250,6 @@ def ends_while_ramping(jobs: Iterable[Job], warm_up: float) -> bool:
 
 def is_on(value: Option) -> bool:
     return value not in (False, 0, "0")
-
-
-def _size(options: Options) -> int:
-    try:
-        return parse_size(options.get("size", 0))
-    except ValueError:
-        return 0  # "80%": fio's own way of saying that it depends on the target
 
 
 def processes(options: Options) -> int:
