@@ -9,8 +9,9 @@ import pytest
 
 from laboratory.samples import sample
 from laboratory.studies import POWER_CUTS
-from storlab.cli.crash import lines, status_of
+from storlab.cli.crash import document, status_of
 from storlab.crash.results import Broken, Control, CrashResult, Cut, SetUp
+from storlab.report.formats.terminal import render_text
 from study.program import call
 
 GUEST = sample(__file__, "cases/crash.toml")
@@ -96,36 +97,44 @@ def test_the_status_says_what_came_of_it(set_ups: tuple[SetUp, ...], status: int
 
 
 def test_controls_come_first_and_no_set_up_is_called_safe() -> None:
-    said = "\n".join(lines(result(GOOD, BROKEN, DOUBTFUL, FAILED, LACKING), Path("out")))
+    said = render_text(document(result(GOOD, BROKEN, DOUBTFUL, FAILED, LACKING), Path("out")), 100, full=True)
     assert (
         said
         == """\
-Controls
-  fs ext4: 1 of 1 passed
-  fs xfs: 1 of 1 passed
-  fs btrfs: 0 of 1 passed
-    FAILED: replayed: they differ at byte 7
-  fs bad: not checked: mkfs failed
-  fs no: unsupported: no guest image
+What a power cut leaves
 
-SET-UP    MOMENTS  AT RISK  BROKEN      95 % INTERVAL
-fs ext4   30       15       0           0.0% to 11.6%
-fs xfs    2        2        1 (1 lost)  1.3% to 98.7%
-fs btrfs  -        -        -           not trusted: a control failed
-fs bad    -        -        -           not checked
-fs no     -        -        -           unsupported
+Controls ───────────────────────────────────────────────────────────────────────────────────────────
+· fs ext4: 1 of 1 passed
+· fs xfs: 1 of 1 passed
+· fs btrfs: 0 of 1 passed
+  FAILED: replayed: they differ at byte 7
+· fs bad: not checked: mkfs failed
+· fs no: unsupported: no guest image
+
+Power cuts ─────────────────────────────────────────────────────────────────────────────────────────
+
+set-up     moments   at risk   broken       95 % interval
+─────────────────────────────────────────────────────────────────────────
+fs ext4         30        15   0            0.0% to 11.6%
+fs xfs           2         2   1 (1 lost)   1.3% to 98.7%
+fs btrfs         -         -   -            not trusted: a control failed
+fs bad           -         -   -            not checked
+fs no            -         -   -            unsupported
+
 First broken of fs xfs: moment 2: commit 2 is lost
 
 Nothing broke in fs ext4. That does not mean safe: up to 11.6% of the moments may still break it.
-AT RISK: moments at which something was not flushed yet; at the others, a power cut had nothing to lose.
-Seed 7; a disk that writes 512 bytes atomically. Everything is in out; limits of such a \
-check: docs/explanation/crash-checks.md."""
+At risk: moments at which something was not flushed yet; at the others, a power cut had nothing to
+lose.
+Seed 7; a disk that writes 512 bytes atomically. Everything is in out; limits of such a check:
+docs/explanation/crash-checks.md.
+"""
     )
 
 
 def test_one_that_acknowledges_early_has_a_result_and_says_why() -> None:
     early = replace(BROKEN, early="after 12 entries: commit 3 is lost")
-    said = [*lines(result(early), Path("out"))]
+    said = render_text(document(result(early), Path("out")), 200, full=True)
     assert (
         "fs xfs acknowledges early, as its settings allow: a cut that lost nothing broke it, too (after 12 entries: "
         "commit 3 is lost). Its durable twin passed the controls in its place."

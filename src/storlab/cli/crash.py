@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,13 +23,14 @@ from storlab.cli.options import (
     Wait,
     print_json,
 )
-from storlab.cli.output import show, warn
+from storlab.cli.output import warn
 from storlab.cli.status import COMPLETE, CUT_BROKE, INTERRUPTED, NOT_CHECKED, Status
 from storlab.errors import UserError
 
 if TYPE_CHECKING:
     from storlab.crash.results import CrashResult, SetUp
     from storlab.crash.run import Asked
+    from storlab.report.document import Document, Line
     from storlab.study.study import Study
 
 
@@ -130,8 +130,9 @@ def _crash(options: CrashOptions) -> int:
     if options.json:
         print_json(result.as_dict())
     else:
-        for line in lines(result, folder):
-            show(line)
+        from storlab.cli.console import show_document
+
+        show_document(document(result, folder))
     for reason in result.left_behind:
         warn(f"storlab: could not be torn down: {reason}; `storlab clean {folder / RECORDS}` tries again")
     return status_of(result)
@@ -145,37 +146,53 @@ def status_of(result: CrashResult) -> Status:
     return CUT_BROKE if any(each.broken for each in checked) else COMPLETE
 
 
-def lines(result: CrashResult, folder: Path) -> Iterator[str]:
+def document(result: CrashResult, folder: Path) -> Document:
     """The result for people: controls first, then what was counted."""
-    yield from _controls(result)
-    yield ""
-    rows = [("SET-UP", "MOMENTS", "AT RISK", "BROKEN", "95 % INTERVAL"), *map(_row, result.set_ups)]
-    widths = [max(map(len, column)) for column in zip(*(row[:4] for row in rows), strict=True)]
-    for *cells, last in rows:
-        yield "  ".join([*(text.ljust(width) for text, width in zip(cells, widths, strict=True)), last])
+    from storlab.report.document import Document, Section, Sentences, Table, said
+
+    columns = ("set-up", "moments", "at risk", "broken", "95 % interval")
+    table = Table("", columns, tuple(map(_row, result.set_ups)), words=columns[3:])
+    first, words = [], []
     for each in result.set_ups:
-        if each.believed and (first := each.first_broken) is not None and first.broken is not None:
-            yield f"First broken of {each.name}: moment {first.number}: {first.broken.reason}"
+        if each.believed and (broken := each.first_broken) is not None and broken.broken is not None:
+            first.append(f"First broken of {each.name}: moment {broken.number}: {broken.broken.reason}")
         if each.believed and each.early:
-            yield (
+            first.append(
                 f"{each.name} acknowledges early, as its settings allow: a cut that lost nothing broke it, too "
                 f"({each.early}). Its durable twin passed the controls in its place."
             )
-    yield ""
-    yield from _words(result, folder)
+    if sound := [each for each in result.set_ups if each.believed and not each.broken]:
+        most = max(each.interval[1] for each in sound)
+        words.append(
+            f"Nothing broke in {', '.join(each.name for each in sound)}. That does not mean safe: up to "
+            f"{most:.1%} of the moments may still break it."
+        )
+    words.append(
+        "At risk: moments at which something was not flushed yet; at the others, a power cut had nothing to lose."
+    )
+    words.append(
+        f"Seed {result.seed}; a disk that writes {result.unit} bytes atomically. Everything is in {folder}; limits of "
+        "such a check: docs/explanation/crash-checks.md."
+    )
+    controls = Section("controls", "Controls", (Sentences(tuple(map(_controls, result.set_ups))),))
+    cuts = Section("cuts", "Power cuts", (table, *said(*first), *said(*words)))
+    return Document("What a power cut leaves", (), (controls, cuts))
 
 
-def _controls(result: CrashResult) -> Iterator[str]:
-    yield "Controls"
-    for each in result.set_ups:
-        if each.failure:
-            yield f"  {each.name}: {'unsupported' if each.unsupported else 'not checked'}: {each.failure}"
-        passed = [control for control in each.controls if control.passed]
-        if each.controls:
-            yield f"  {each.name}: {len(passed)} of {len(each.controls)} passed"
-        for control in each.controls:
-            if not control.passed:
-                yield f"    FAILED: {control.name}{f': {control.detail}' if control.detail else ''}"
+def _controls(each: SetUp) -> Line:
+    """How many were passed; each that failed, with what happened."""
+    from storlab.report.document import Line
+
+    passed = (
+        f"{sum(control.passed for control in each.controls)} of {len(each.controls)} passed" if each.controls else ""
+    )
+    failure = f"{'unsupported' if each.unsupported else 'not checked'}: {each.failure}" if each.failure else ""
+    failed = tuple(
+        Line(f"FAILED: {control.name}{f': {control.detail}' if control.detail else ''}", tone="hit")
+        for control in each.controls
+        if not control.passed
+    )
+    return Line(f"{each.name}: {'; '.join(filter(None, (failure, passed)))}", "·", under=failed)
 
 
 def _row(each: SetUp) -> tuple[str, ...]:
@@ -186,18 +203,3 @@ def _row(each: SetUp) -> tuple[str, ...]:
     kinds = ", ".join(f"{count} {kind}" for kind, count in each.kinds.items())
     broken = f"{each.broken} ({kinds})" if kinds else "0"
     return each.name, str(len(each.cuts)), str(each.at_risk), broken, f"{low:.1%} to {high:.1%}"
-
-
-def _words(result: CrashResult, folder: Path) -> Iterator[str]:
-    sound = [each for each in result.set_ups if each.believed and not each.broken]
-    if sound:
-        most = max(each.interval[1] for each in sound)
-        yield (
-            f"Nothing broke in {', '.join(each.name for each in sound)}. That does not mean safe: up to "
-            f"{most:.1%} of the moments may still break it."
-        )
-    yield "AT RISK: moments at which something was not flushed yet; at the others, a power cut had nothing to lose."
-    yield (
-        f"Seed {result.seed}; a disk that writes {result.unit} bytes atomically. Everything is in {folder}; limits of "
-        "such a check: docs/explanation/crash-checks.md."
-    )

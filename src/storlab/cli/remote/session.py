@@ -330,7 +330,7 @@ def ended(seen: Seen, watched: Watched, *, json: bool, allow_undecided: bool) ->
     """The report on a run is made here, from its records; returns the exit status."""
     if seen.screen.ended is None or seen.status == STILL_RUNNING or watched.run is None:
         return seen.status
-    from storlab.cli.run import finish
+    from storlab.cli.reporting import finish
     from storlab.records.derive import tables_of
     from storlab.records.run_folder import RunFolder
     from storlab.run.executor import Outcome
