@@ -13,9 +13,11 @@ import pytest
 from rich.console import Console
 
 from laboratory.samples import sample
-from storlab.analysis.summary import Comparison, Summary, Undecided
+from storlab.analysis.summary import Comparison, Summary, Undecided, from_json
 from storlab.cli.progress import MOST, MOST_NEWS, News, table, tally
 from storlab.findings import Reported
+from storlab.records.run_folder import RunFolder
+from storlab.report.language.say import say
 from study.program import program
 
 STUDY = sample(__file__, "cases/gates.toml")
@@ -82,7 +84,8 @@ def test_rounds_end_as_soon_as_the_gate_is_passed_and_a_report_says_so_later(tmp
 def test_no_round_begins_that_would_exceed_the_budget(tmp_path: Path) -> None:
     few = ("--set", "repeat.min=1", "--set", "repeat.max=1")
     status, rounds, _ = run(tmp_path, JUST_ONE_PERCENT, *few, "--fail-on", "worse>1%", "--budget", "0.1")
-    stopped = json.loads((tmp_path / "out" / "summary.json").read_text())["stopped"]
+    summary = from_json((tmp_path / "out" / "summary.json").read_bytes(), "summary.json")
+    stopped = summary.stopped and say(summary.stopped)
     done = f"{rounds} round{'s' if rounds > 1 else ''}"
     assert (status, stopped) == (4, f"Stopped after {done}: one more would exceed the budget of 0.1 minutes.")
     assert manifest(tmp_path)["rounds"] == [1, 10_000], "and not repeat.max"
@@ -101,16 +104,21 @@ def test_rounds_are_added_to_a_run_that_has_ended(ended: Path, tmp_path: Path) -
     assert (tmp_path / "out" / "trials" / "0001" / "trial.json").read_bytes() == before
 
 
+def why_stopped(folder: Path) -> str:
+    stopped = RunFolder.open(folder / "out").manifest.stopped
+    return say(stopped) if stopped is not None else ""
+
+
 def test_a_run_that_has_ended_goes_on_by_another_rule_and_its_manifest_says_so(ended: Path, tmp_path: Path) -> None:
     shutil.copytree(ended / "out", tmp_path / "out")
     assert manifest(tmp_path)["until"] is None
     rounds, kept = resumed(tmp_path, "--until", "±0.001%", "--rounds", "+1")
     assert (rounds, kept["rounds"]) == (3, [2, 3]), "with another rule, rounds are the most"
-    assert "not yet known to ±0.001 %" in str(kept["stopped"])
+    assert "not yet known to ±0.001 %" in why_stopped(tmp_path)
     rounds, kept = resumed(tmp_path, "--until", "decided")
     assert 6 <= rounds < 12, "as many as it takes"
     assert (kept["until"], kept["rounds"]) == ("decided", [2, 10_000])
-    assert "1 comparison decided" in str(kept["stopped"])
+    assert "1 comparison decided" in why_stopped(tmp_path)
     again, kept = resumed(tmp_path)
     assert (again, kept["until"]) == (rounds, "decided"), "the rule stays, and it holds already"
     more, kept = resumed(tmp_path, "--until", "max", "--rounds", "+1")
