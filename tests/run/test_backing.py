@@ -25,8 +25,8 @@ from storlab.probes.share_requests import ShareRequestsProbe
 from storlab.probes.subject import Interface, ProcessGroup, Subject, read_subject
 from storlab.probes.zfs.probe import ZfsProbe
 from storlab.records.run_folder import RunFolder
+from storlab.run.planning.checks import place
 from storlab.run.planning.design import design_of
-from storlab.run.planning.machines import place
 from storlab.run.trial import measure as measuring
 from storlab.run.trial.subjects import watched_groups
 from storlab.study.cells import Cell

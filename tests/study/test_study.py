@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laboratory.studies import parsed
+from storlab.cli.plan.tables import differences
 from storlab.errors import StudyError, UserError
 from storlab.layers.base import Layer
 from storlab.layers.fs.files import FileLayer
 from storlab.study.cells import Cell
-from storlab.study.differences import differences
 from storlab.study.overrides import apply_override
 from storlab.study.study import Study, load_study, parse_study, shipped_studies
 

@@ -116,8 +116,7 @@ async def _wanted(study: Study) -> tuple[list[frozenset[str]], list[str]]:
     """
     from storlab.nodes.needs import together
     from storlab.run.beginning import new_run_id
-    from storlab.run.planning.checks import group_needs
-    from storlab.run.planning.machines import place
+    from storlab.run.planning.checks import group_needs, place
     from storlab.run.session import open_session
 
     async with open_session(new_run_id()) as session:

@@ -78,7 +78,7 @@ async def _session(study: Study, name: str, folder: Path, watching: Observer, pe
     from storlab.cli.run_events import levels_text
     from storlab.layers.resources import Dir
     from storlab.nodes.terminal import shell_on
-    from storlab.run.shell_session import shell_session
+    from storlab.run.beginning import shell_session
     from storlab.study.cells import MAIN
 
     warn("Setting up the cell …")

@@ -78,7 +78,7 @@ def plan(
 async def _wants(study: Study, permissions: Permissions) -> Sequence[Want]:
     """What a study wants of this machine, of which nothing is run for that."""
     from storlab.run.beginning import new_run_id
-    from storlab.run.planning.machines import place
+    from storlab.run.planning.checks import place
     from storlab.run.planning.metrics import narrowed
     from storlab.run.planning.wants import wants_of
     from storlab.run.session import open_session

@@ -1,4 +1,4 @@
-"""What a run would do, as text and as JSON."""
+"""What a run would do, as a document and as JSON."""
 
 from __future__ import annotations
 
@@ -38,9 +38,6 @@ if TYPE_CHECKING:
     from storlab.analysis.foresight import Foresight
     from storlab.run.permissions import Permissions, Want
     from storlab.run.planning.plan import Plan
-
-
-# What a plan says of its time: how long, and where that figure comes from.
 
 
 def time_text(made: Plan) -> str:
@@ -87,9 +84,6 @@ def time_as_data(made: Plan) -> dict[str, object]:
         "unknown": list(expected.unknown),
         "seconds_per_round": None if expected.unknown else expected.seconds,
     }
-
-
-# What a study wants beyond its own scratch, as a table and as JSON.
 
 
 def wants_as_data(wants: Sequence[Want]) -> list[dict[str, Any]]:

@@ -22,10 +22,11 @@ from storlab.run.planning.checks import (
     key_of,
     needs_here,
     node_needs,
+    open_machines,
+    place,
     refuse_unsliceable,
 )
 from storlab.run.planning.design import design_of
-from storlab.run.planning.machines import open_machines, place
 from storlab.run.planning.metrics import narrowed, refuse_unknown_metrics
 from storlab.run.planning.order import PlannedTrial, round_order
 from storlab.run.planning.space import Room, guests_memory, loads_space, refuse_double_claims, stacks_room
