@@ -18,7 +18,6 @@ from storlab.suites.selection import Failures, iteration_name
 from storlab.suites.zts_text import read_results
 
 BASEDIR = "/var/tmp/test_results"
-TESTDIR = "/usr/share/zfs"
 COMMAND_LINE = "command line"
 """Where a test that is named by its path stands."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -131,8 +131,3 @@ def read_results(lines: Iterable[str]) -> Iterator[ResultLine]:
         elapsed = min(int(found["minutes"]), _MOST_MINUTES) * 60 + int(found["seconds"])
         outcome = Outcome[found["outcome"]]
         yield ResultLine(found["path"], found["identifier"] or "", found["user"], elapsed, outcome)
-
-
-def passed(results: Sequence[ResultLine]) -> bool:
-    """Whether all of them passed or were skipped."""
-    return all(result.outcome in (Outcome.PASS, Outcome.SKIP) for result in results)

@@ -17,13 +17,13 @@ from storlab.cli.output import show, warn
 from storlab.cli.status import LEFT_BEHIND, TEST_WITHOUT_RESULT
 from storlab.cli.suite.finish import executed, tell_end, warn_of
 from storlab.cli.suite.options import OriginalOptions
-from storlab.suites.model import Attempt, Outcome, Suite
+from storlab.suites.model import Attempt, Outcome
 from storlab.suites.originals import configuration
 from storlab.suites.records.folder import SuiteRecord, SuiteRun, read_suite_run
 from storlab.suites.run.classic import ClassicFolder
 from storlab.suites.run.execution import Ended, Watch
 from storlab.suites.run.plan import Asked
-from storlab.suites.run.suite_run import look_at_suite, run_suite
+from storlab.suites.run.suite_run import run_suite
 from storlab.suites.selection import Selection
 from storlab.suites.zts_text import ONLY_MAYBES, console_line, failed_maybes, report, report_status, summary
 from storlab.text import plain
@@ -57,15 +57,6 @@ class Ran:
         """Whether something that was asked for has no result, or no test was executed."""
         executed = any(each.role == "test" and each.outcome is not Outcome.SKIP for each in self.run.attempts)
         return bool(self.run.without_result or self.run.asked.absent or not executed)
-
-
-def look(asked: Asked) -> Suite:
-    return asyncio.run(look_at_suite(asked, warn))[0]
-
-
-def look_at_guest(asked: Asked) -> None:
-    found = asyncio.run(look_at_suite(asked, warn))[1]
-    show(f"Missing util(s): {' '.join(found.missing)}")
 
 
 def run_original(asked: Asked, original: Original, out: Path | None) -> Ran:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from storlab.cli.options import Strings
-from storlab.cli.output import show
+from storlab.cli.output import show, warn
 from storlab.cli.suite.options import OriginalOptions, here_of, with_tables
 from storlab.errors import UserError
 
@@ -61,14 +61,15 @@ def test_runner(
 
     PATHs are those of the guest: /usr/share/zfs is the image's, a folder of this machine (-i) is copied there.
     """
+    import asyncio
     from dataclasses import replace
 
-    from storlab.cli.output import warn
-    from storlab.cli.suite.as_original import Original, finish_runner, look, run_original
+    from storlab.cli.suite.as_original import Original, finish_runner, run_original
     from storlab.cli.suite.choose import console_of
     from storlab.suites.adapters.zts import ChosenZts, ZtsOptions
     from storlab.suites.originals import Around, dry_run, failed_only, suite_of_paths
     from storlab.suites.originals import template as as_runfile
+    from storlab.suites.run.suite_run import look_at_suite
     from storlab.suites.selection import repeated
 
     if own.kmemleak:
@@ -105,7 +106,7 @@ def test_runner(
         title=runfiles or ",".join(wanted),
     )
     if dryrun or template:
-        found = look(asked)
+        found = asyncio.run(look_at_suite(asked, warn))[0]
         if template:
             Path(template).write_text(as_runfile(found), "utf-8")
         else:
@@ -141,14 +142,15 @@ def zfs_tests(
     outputdir: Annotated[str, Option("--outputdir", metavar="DIR", help="Where results go.")] = _RESULTS,
 ) -> None:
     """Run the ZFS Test Suite as zfs-tests.sh does, with its options, variables, console and output, but in guests."""
+    import asyncio
     from dataclasses import replace
 
     from storlab.cli.clean import clean_all
-    from storlab.cli.output import warn
-    from storlab.cli.suite.as_original import Original, finish_zfs_tests, look_at_guest, run_original
+    from storlab.cli.suite.as_original import Original, finish_zfs_tests, run_original
     from storlab.cli.suite.choose import size_of
     from storlab.suites.adapters.zts import STF_SUITE, ChosenZts, ZtsOptions
     from storlab.suites.originals import single_test, tags_of
+    from storlab.suites.run.suite_run import look_at_suite
     from storlab.suites.runfile import read_suite
     from storlab.suites.selection import repeated
 
@@ -196,7 +198,8 @@ def zfs_tests(
         hold=holds,
     )
     if constrained:
-        look_at_guest(asked)
+        found = asyncio.run(look_at_suite(asked, warn))[1]
+        show(f"Missing util(s): {' '.join(found.missing)}")
         return
     shown = {
         "RUNFILES": ",".join(names) or f"{place}/zfs-tests.run",

@@ -146,7 +146,14 @@ def own_adapter(
     if here is None:
         adapter = adapter_of(own, tests, permissions=permissions)
     else:
-        adapter = _adapter_here(own, tests, here, permissions)
+        testdir = str(tests.resolve()) if tests is not None else ""
+        options = ZtsOptions(runner=here.user, plain=tests is not None)
+        adapter = run_by(adapter_of(own, tests, testdir, options, permissions), here.user)
+        if isinstance(adapter, CheckFile):
+            raise StudyError(adapter.file, [Problem("adapter", _CHECK_HERE, adapter.lines.get(("adapter",)))])
+        if isinstance(adapter, Command) and not testdir:
+            folder = folder_of(adapter) or Path(adapter.file).parent
+            adapter = replace(adapter, testdir=str(folder.resolve()))
     if len(names) > 1 and isinstance(adapter, Command):
         raise UserError(f"{adapter.file}: a suite file stands alone: leave out the other names")
     return adapter
@@ -167,18 +174,6 @@ def adapter_of(
     if suite_file is None:
         return Zts(testdir or (STF_SUITE if tests is None else OWN_TESTS), options or ZtsOptions())
     return read_suite_file(suite_file.text, suite_file.name, testdir or OWN_TESTS, tests, permissions)
-
-
-def _adapter_here(runfiles: Sequence[Runfile], tests: Path | None, here: Here, permissions: Permissions) -> Adapter:
-    testdir = str(tests.resolve()) if tests is not None else ""
-    options = ZtsOptions(runner=here.user, plain=tests is not None)
-    found = adapter_of(runfiles, tests, testdir, options, permissions)
-    if isinstance(found, CheckFile):
-        raise StudyError(found.file, [Problem("adapter", _CHECK_HERE, found.lines.get(("adapter",)))])
-    if isinstance(found, Command) and not testdir:
-        folder = folder_of(found) or Path(found.file).parent
-        found = replace(found, testdir=str(folder.resolve()))
-    return run_by(found, here.user)
 
 
 def run_by(adapter: Adapter, user: str) -> Adapter:
