@@ -16,8 +16,7 @@ from benchmarks.soundness.noise import Floats, pieces, recorded
 from benchmarks.soundness.trials import ANY, ROUNDS, Share, share
 from storlab.analysis.verdict import judge
 from storlab.report.language.say import say
-from storlab.timeseries.findings import SeriesFindings, findings
-from storlab.timeseries.remarks import Examined, remarks
+from storlab.timeseries.findings import Examined, SeriesFindings, findings, remarks
 
 INTERVAL = 2  # s
 MINUTE = 60 // INTERVAL

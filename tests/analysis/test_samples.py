@@ -15,7 +15,7 @@ from storlab.analysis.distributions import distributions
 from storlab.analysis.summary import Distribution, Summary, from_json, to_json
 from storlab.metrics import Declarations
 from storlab.probes.alignment import AlignmentProbe
-from storlab.records.columns import COLUMNS
+from storlab.records.tables import COLUMNS
 from storlab.tools.fio.declared import declared
 
 

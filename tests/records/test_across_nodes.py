@@ -15,11 +15,11 @@ from storlab.blockio.requests import UNITS, ratios, request_frame
 from storlab.measurements import HISTOGRAM_COLUMNS, METRIC_COLUMNS, SERIES_COLUMNS, Measurements, metric_frame
 from storlab.metrics import MetricSpec, Value
 from storlab.probes.host_load import HostLoadProbe
-from storlab.records.derived.fairness import imbalance, jain
-from storlab.records.derived.within_trials import add_within_trials
+from storlab.records.derived import imbalance, jain
 from storlab.records.run_folder import TrialRecord
 from storlab.records.stacked import Measured, across_nodes, rows_of, stacked
 from storlab.records.tables import Tables, TrialTables
+from storlab.records.within_trials import add_within_trials
 from storlab.report.language.say import said
 from storlab.tools.fio import declared as fio
 from storlab.tools.fio.declared import declared

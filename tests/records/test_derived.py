@@ -17,10 +17,16 @@ from storlab.metrics import TARGET, MetricSpec, Value
 from storlab.probes.host_load import HostLoadProbe
 from storlab.probes.share_requests import ALL, PER_OPERATION, ShareRequestsProbe
 from storlab.probes.tcp.probe import TcpProbe
-from storlab.records.derived.amplification import asked_bytes, backing_amplification, disk_bytes, moved_bytes
-from storlab.records.derived.in_memory import warnings
-from storlab.records.derived.per_transaction import per_transaction, watched_above
-from storlab.records.derived.settings import warnings as changes
+from storlab.records.derived import (
+    asked_bytes,
+    backing_amplification,
+    changed_settings,
+    disk_bytes,
+    in_memory,
+    moved_bytes,
+    per_transaction,
+    watched_above,
+)
 from storlab.records.run_folder import ChangedSetting, TrialRecord
 from storlab.report.language.say import say
 from storlab.tools.fio.declared import declared
@@ -80,7 +86,7 @@ def warned(way: str, cells: Mapping[int, Sequence[float]]) -> list[str]:
         for value in values
     ]
     frame = pl.DataFrame(rows, schema_overrides={"node": pl.String})
-    return [say(found).partition(":")[0] for found in warnings(frame, LEVELS)]
+    return [say(found).partition(":")[0] for found in in_memory(frame, LEVELS)]
 
 
 @pytest.mark.parametrize(
@@ -174,7 +180,7 @@ def changing(trial: int, **settings: tuple[str, str]) -> TrialRecord:
 
 def test_each_number_of_trials_is_that_of_the_settings_beside_it() -> None:
     records = [changing(1, a=("1", "2"), b=("1", "2")), changing(2, b=("1", "3")), changing(3, c=("", "2"))]
-    assert [*map(say, changes(records))] == [
+    assert [*map(say, changed_settings(records))] == [
         "fs=xfs: 1 trial changed a from 1 to 2, which was put back",
         "fs=xfs: 2 trials changed b from 1 to 2 (not in all alike), which was put back",
         "fs=xfs: 1 trial changed c from nothing to 2, which was put back",

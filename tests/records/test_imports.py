@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from storlab.errors import UserError
 from storlab.measurements import Measurements
-from storlab.records.imported_text import Text, without_bom
+from storlab.records.files import Text, without_bom
 from storlab.tools.cells import Measured, rounds_in_turns
 from storlab.tools.importer import Part
 

@@ -20,7 +20,8 @@ from attacks.odd_files import KINDS, bounded, lay
 from laboratory import Laboratory, opened
 from laboratory.studies import directory
 from laboratory.trust import allowing, trusting
-from storlab.records import derive_trial, fingerprint
+from storlab.records import derive_trial
+from storlab.records import kept as fingerprint
 from storlab.records.derive import derive, tables_of
 from storlab.records.observations import Done, Observations
 from storlab.records.run_folder import TABLES, RunFolder

@@ -24,12 +24,21 @@ from storlab.errors import RecordsError
 from storlab.findings import Reported
 from storlab.limits import JOURNAL_LINE
 from storlab.nodes.identity import Machine, NodeIdentity
-from storlab.records.columns import COLUMNS, PLACES
 from storlab.records.derive import derive
 from storlab.records.derive_trial import Done, derive_trials
 from storlab.records.files import copy_durably
 from storlab.records.run_folder import TABLES, RunFolder, unreadable
-from storlab.records.tables import ExaminedSeries, Observed, Tables, findings_frame, probe_facts, remarks_on, together
+from storlab.records.tables import (
+    COLUMNS,
+    PLACES,
+    ExaminedSeries,
+    Observed,
+    Tables,
+    findings_frame,
+    probe_facts,
+    remarks_on,
+    together,
+)
 from storlab.report.language.say import say
 from storlab.run.recovery.journal import Journal, read_pending
 from storlab.timeseries.findings import SeriesFindings, findings

@@ -18,9 +18,8 @@ from storlab.analysis.summary import CellState, Estimate, Summary
 from storlab.blockio.requests import UNITS
 from storlab.findings.runs import RoundsDone, WasImported
 from storlab.measurements import HISTOGRAM_COLUMNS, METRIC_COLUMNS, REQUEST_COLUMNS
-from storlab.records.columns import COLUMNS
 from storlab.records.manifest import Manifest
-from storlab.records.tables import ExaminedSeries, findings_frame
+from storlab.records.tables import COLUMNS, ExaminedSeries, findings_frame
 from storlab.report.charts.theme import Chart
 from storlab.report.model.input import ReportInput
 from storlab.timeseries.findings import findings

@@ -19,9 +19,9 @@ from storlab.analysis.summarise import summarise
 from storlab.findings.runs import RoundsDone
 from storlab.layers.zfs.module import parse_properties
 from storlab.nodes.agent.protocol import Cpus, Kernel, Memory
-from storlab.records.columns import COLUMNS
-from storlab.records.derived.fairness import jain
+from storlab.records.derived import jain
 from storlab.records.manifest import Manifest, NodeFacts
+from storlab.records.tables import COLUMNS
 from storlab.report.model.input import ReportInput
 
 from .sample_run import declared

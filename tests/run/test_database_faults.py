@@ -23,7 +23,7 @@ from storlab.layers.database.innodb import MariadbLayer
 from storlab.layers.database.postgresql import PostgresqlLayer
 from storlab.records.run_folder import TrialRecord
 from storlab.report.language.say import say
-from storlab.timeseries.dips import Event, dips
+from storlab.timeseries.drift import Event, dips
 
 pytestmark = pytest.mark.needs("root")
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from storlab.timeseries.changes import block_size, change_points, changes, refined, self_normalised
-from storlab.timeseries.dips import Dip, Event, dips
-from storlab.timeseries.drift import mann_kendall, trend
+from storlab.timeseries.drift import Dip, Event, dips, mann_kendall, trend
 from storlab.timeseries.drift import self_normalised as line_of
 from storlab.timeseries.steady import block_means, fio_steady, fio_time, mser, snia_steady, snia_time
 

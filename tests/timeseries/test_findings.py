@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storlab.report.language.say import say, time_words
-from storlab.timeseries.findings import FEWEST, SeriesFindings, findings
-from storlab.timeseries.remarks import Examined, remarks
+from storlab.timeseries.findings import FEWEST, Examined, SeriesFindings, findings, remarks
 from storlab.timeseries.variability import times_least
 
 from .noise import Floats, ar1, regimes

@@ -11,24 +11,22 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import gaussian_kde, norm
 
-from storlab.timeseries.distribution import (
+from storlab.timeseries.variability import (
+    Floats,
+    autocorrelation,
     bell,
     box,
     course,
     density,
+    effective_sample_size,
     even_step,
+    longest_stall,
     near,
+    outliers,
     quantile_differences,
+    robust_ar1,
     shared_edges,
     shares,
-)
-from storlab.timeseries.variability import (
-    Floats,
-    autocorrelation,
-    effective_sample_size,
-    longest_stall,
-    outliers,
-    robust_ar1,
     times_least,
     variability,
 )

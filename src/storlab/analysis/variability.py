@@ -16,9 +16,8 @@ import polars as pl
 
 from storlab.analysis.questions import Planned
 from storlab.analysis.runs.merged_runs import Merged
-from storlab.timeseries import distribution
-from storlab.timeseries.distribution import course, even_step
-from storlab.timeseries.variability import STATISTICS, Floats, times_least, whiskers_of
+from storlab.timeseries import variability
+from storlab.timeseries.variability import STATISTICS, Floats, course, even_step, times_least, whiskers_of
 
 QUANTILES = np.arange(5, 996, 5) / 1000
 """Which are compared: half a per cent at either end would be the outliers, which have a chart of their own."""
@@ -104,11 +103,11 @@ def histogram(samples: pl.DataFrame) -> pl.DataFrame:
     ``outside``: how many of the level's samples lie so far away that no bin holds them.
     """
     groups = _by_level(samples).values()
-    edges = distribution.shared_edges(values[distribution.near(values)] for values in groups) if groups else np.zeros(2)
+    edges = variability.shared_edges(values[variability.near(values)] for values in groups) if groups else np.zeros(2)
 
     def bins(values: Floats) -> _Columns:
         outside = int(((values < edges[0]) | (values > edges[-1])).sum())
-        share = distribution.shares(values, edges)
+        share = variability.shares(values, edges)
         return {"low": edges[:-1], "high": edges[1:], "share": share, "outside": outside}
 
     return _of_levels(samples, bins, "low", "high", "share", "outside")
@@ -118,7 +117,7 @@ def densities(samples: pl.DataFrame) -> pl.DataFrame:
     """``level, value, density``: samples per unit, with an area of 1; none of a level that does not vary."""
 
     def curve(values: Floats) -> _Columns | None:
-        found = distribution.density(values)
+        found = variability.density(values)
         return None if found is None else {"value": found[0], "density": found[1]}
 
     return _of_levels(samples, curve, "value", "density")
@@ -131,7 +130,7 @@ def bells(samples: pl.DataFrame) -> pl.DataFrame:
         mean, sigma = float(values.mean()), float(values.std())
         if sigma <= 1e-12 * abs(mean):
             return None
-        at, density = distribution.bell(mean, sigma)
+        at, density = variability.bell(mean, sigma)
         return {"value": at, "density": density, "mean": mean, "sigma": sigma}
 
     return _of_levels(samples, curve, "value", "density", "mean", "sigma")
@@ -144,7 +143,7 @@ def boxes(samples: pl.DataFrame, whiskers: float, *by: str) -> pl.DataFrame:
     numbers = ("low", "first", "median", "third", "high")
     rows = []
     for names, part in _groups(samples, *by):
-        found = distribution.box(_array(part, "value"), whiskers)
+        found = variability.box(_array(part, "value"), whiskers)
         rows.append((*names, *(getattr(found, name) for name in numbers)))
     schema = {name: samples.schema[name] for name in by} | dict.fromkeys(numbers, pl.Float64())
     return pl.DataFrame(rows, schema=schema, orient="row")
@@ -158,7 +157,7 @@ def outlying(samples: pl.DataFrame, whiskers: float) -> pl.DataFrame:
     """
 
     def outliers(values: Floats) -> _Columns:
-        found = np.sort(distribution.box(values, whiskers).outliers)
+        found = np.sort(variability.box(values, whiskers).outliers)
         count = len(found)
         if count > _MOST_OUTLIERS:
             found = found[np.linspace(0, count - 1, _MOST_OUTLIERS).round().astype(np.int64)]
@@ -175,7 +174,7 @@ def quantile_differences(samples: pl.DataFrame, base: str) -> pl.DataFrame:
     def differences(values: Floats) -> _Columns:
         fewest = min(len(values), len(other))
         at = QUANTILES[(QUANTILES * fewest >= 1) & ((1 - QUANTILES) * fewest >= 1)]
-        difference = distribution.quantile_differences(values, other, at) if len(at) else at
+        difference = variability.quantile_differences(values, other, at) if len(at) else at
         known = np.isfinite(difference)
         return {"quantile": at[known], "difference": difference[known]}
 

@@ -28,7 +28,7 @@ from storlab.probes.base import Probe, ProbeContext, ProbeRecord, Seen, Window
 from storlab.probes.subject import Kind, Service
 from storlab.reading import lines_of
 from storlab.text import is_whole
-from storlab.timeseries.dips import Event, dips
+from storlab.timeseries.drift import Event, dips
 from storlab.units import Duration
 from storlab.waiting import to_its_end
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from storlab.errors import RecordsError
-from storlab.records import fingerprint
+from storlab.records import kept
 from storlab.records.imported import derive_imported, fingerprints_of, origin_of
 from storlab.records.kept import Found, keepable, read_kept, write_tables
 from storlab.records.manifest import Manifest
@@ -42,7 +42,7 @@ def derive(run: RunFolder) -> Tables:
 def tables_of_study(manifest: Manifest, study: Study) -> Tables:
     cells = {cell.number: cell for cell in study.cells}
     parsers = (part for cell in cells.values() for part in _parsers(cell))
-    origin = fingerprint.of_run(manifest, parsers)
+    origin = kept.of_run(manifest, parsers)
     factors = tuple(factor.name for factor in study.factors)
     return Tables(cells, factors, origin, whiskers=study.model.whiskers)
 
@@ -71,7 +71,7 @@ def _of_study(run: RunFolder, manifest: Manifest) -> tuple[Tables, Found]:
         _refuse_damaged(run, record, tables)
         tables.records.append(record)
     done = [record for record in tables.records if record.status == "done"]
-    each = {record.trial: fingerprint.of_trial(run.trial_folder(record.trial), record) for record in done}
+    each = {record.trial: kept.of_trial(run.trial_folder(record.trial), record) for record in done}
     tables.fingerprints = {trial: mark for trial, mark in each.items() if mark is not None}
     found = read_kept(run, tables.origin, tables.fingerprints, done)
     parts = [found.part] if found.part.notes else []

@@ -19,8 +19,9 @@ from storlab.metrics import PROBE, WHISKERS, MetricSpec, Value
 from storlab.probes.base import Probe, Seen, operations
 from storlab.probes.disks import BACKING
 from storlab.probes.host_load import HostLoadProbe
-from storlab.records.derived.amplification import (
+from storlab.records.derived import (
     METRICS,
+    PER_TRANSACTION,
     SOURCE,
     Moved,
     amplification,
@@ -29,14 +30,14 @@ from storlab.records.derived.amplification import (
     bytes_of,
     disk_bytes,
     moved_bytes,
+    per_transaction,
+    watched_above,
 )
-from storlab.records.derived.per_transaction import METRICS as PER_TRANSACTION
-from storlab.records.derived.per_transaction import per_transaction, watched_above
-from storlab.records.derived.within_trials import add_within_trials
 from storlab.records.observations import Done, Observations
 from storlab.records.run_folder import TrialRecord, raw_folder, refuse_linked_raw, unreadable
 from storlab.records.stacked import Group, Measured, Told, rows_of
 from storlab.records.tables import Declared, Notes, Observed, TrialTables
+from storlab.records.within_trials import add_within_trials
 from storlab.study.cells import Load
 
 __all__ = ["NODES", "Done", "derive_trials", "parse_load", "parse_loads"]

@@ -12,8 +12,7 @@ from storlab.findings import AnyFinding, Reported
 from storlab.findings.runs import TrialsMissing, WasImported
 from storlab.grouping import grouped
 from storlab.reading import open_file, read_file
-from storlab.records.files import copy_durably
-from storlab.records.imported_text import Text
+from storlab.records.files import Text, copy_durably
 from storlab.records.manifest import Manifest, write_manifest
 from storlab.records.run_folder import RunFolder, TrialRecord, refuse_linked_raw, unreadable, write_trial
 from storlab.tools.clients import as_one
@@ -106,14 +105,14 @@ def _keep_tables(
 
 def origin_of(manifest: Manifest, imported: Imported) -> str | None:
     """For ``Tables.origin``."""
-    from storlab.records import fingerprint
+    from storlab.records import kept as fingerprint
 
     return fingerprint.of_run(manifest, [importer_of(imported.kind)])
 
 
 def fingerprints_of(run: RunFolder, imported: Imported, records: Sequence[TrialRecord]) -> dict[int, str]:
     """Of trials, for ``Tables.fingerprints``. Several may be in one file, so each is of all the files."""
-    from storlab.records import fingerprint
+    from storlab.records import kept as fingerprint
 
     found = {record.trial: fingerprint.of_trial(run.trial_folder(record.trial), record) for record in records}
     whole = len(found) == len(imported.trials)
@@ -243,9 +242,9 @@ def _read_again(raw: Path | None, imported: Imported, file: int) -> Sequence[Par
 def _tables(
     imported: Imported, measured: Sequence[tuple[TrialRecord, Parts]], warnings: Mapping[int, AnyFinding]
 ) -> Tables:
-    from storlab.records.derived.within_trials import add_within_trials
     from storlab.records.stacked import Measured, rows_of
     from storlab.records.tables import Notes, Tables
+    from storlab.records.within_trials import add_within_trials
 
     records = [record for record, _ in measured]
     tables = Tables({}, tuple(imported.factors), records=records, whiskers=imported.whiskers)

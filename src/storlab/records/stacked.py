@@ -18,10 +18,9 @@ from storlab.grouping import grouped
 from storlab.measurements import METRIC_COLUMNS, Measurements, merge_histograms, metric_frame
 from storlab.metrics import Declarations, MetricSpec, Specs, Value, is_underneath, specs_of
 from storlab.percentiles import percentiles
-from storlab.records.columns import COLUMNS, PLACES
-from storlab.records.derived.fairness import fairness, of_jobs
+from storlab.records.derived import fairness, of_jobs
 from storlab.records.run_folder import TrialRecord
-from storlab.records.tables import Notes, TrialTables
+from storlab.records.tables import COLUMNS, PLACES, Notes, TrialTables
 
 _GROUP = "group"  # number of the group that a row is of: by this they are put in order
 

@@ -10,16 +10,44 @@ import polars as pl
 
 from storlab.findings import AnyFinding, InTrials
 from storlab.grouping import grouped
+from storlab.measurements import CHECK_COLUMNS, HISTOGRAM_COLUMNS, METRIC_COLUMNS, REQUEST_COLUMNS, SERIES_COLUMNS
 from storlab.metrics import WHISKERS, Declarations, MetricSpec, Specs
-from storlab.records.columns import COLUMNS
-from storlab.records.derived import fairness, in_memory, settings
+from storlab.records.derived import changed_settings, fairness_of, in_memory
 from storlab.records.run_folder import Host, TrialRecord
 from storlab.timeseries import variability
-from storlab.timeseries.findings import SeriesFindings
-from storlab.timeseries.remarks import Examined, remarks
+from storlab.timeseries.findings import Examined, SeriesFindings, remarks
 
 if TYPE_CHECKING:
     from storlab.study.cells import Cell
+
+
+# The columns of a run's tables, but for those of ``trials``, which depend on the study's factors.
+
+PLACES: dict[str, pl.DataType] = {
+    **dict.fromkeys(("trial", "round", "cell"), pl.Int64()),
+    **dict.fromkeys(("node", "source"), pl.String()),
+}
+"""Where something was measured: what every row begins with."""
+
+_FINDINGS: dict[str, pl.DataType] = {
+    **dict.fromkeys(("metric", "unit"), pl.String()),
+    "n": pl.Int64(),
+    **dict.fromkeys(("interval", "duration", "mean", "variance", "sigma", "cv"), pl.Float64()),
+    "outliers": pl.Int64(),
+    **dict.fromkeys(("longest_stall", "effective", "steady_snia", "steady_fio", "warm_up"), pl.Float64()),
+    **dict.fromkeys(("warm_up_effect", "drift", "drift_low", "drift_high", "drift_share", "drift_steps"), pl.Float64()),
+    "changes": pl.List(pl.Struct({"t": pl.Float64(), "before": pl.Float64(), "after": pl.Float64()})),
+}
+"""Those of ``timeseries.findings.SeriesFindings``."""
+
+COLUMNS: dict[str, dict[str, pl.DataType]] = {
+    "metrics": PLACES | METRIC_COLUMNS,
+    "series": PLACES | SERIES_COLUMNS,
+    "histograms": PLACES | HISTOGRAM_COLUMNS,
+    "requests": PLACES | REQUEST_COLUMNS,
+    "checks": PLACES | CHECK_COLUMNS,
+    "findings": PLACES | _FINDINGS,
+}
 
 
 @dataclass(frozen=True)
@@ -161,7 +189,7 @@ def derived(specs: Iterable[MetricSpec], nodes: int = 2, whiskers: float = WHISK
     """What follows from the metrics of one source, which so many nodes have."""
     for spec in specs:
         if spec.quantity == "throughput":
-            of_nodes, of_jobs = fairness.declares(spec.name)[:2], fairness.declares(spec.name)[2:]
+            of_nodes, of_jobs = fairness_of(spec.name)[:2], fairness_of(spec.name)[2:]
             yield from of_nodes if nodes > 1 else ()
             yield from of_jobs if spec.by_job else ()
             yield from variability.declares(spec, whiskers) if spec.series else ()
@@ -238,8 +266,8 @@ class Tables:
         recorded = (warning for record in self.records for warning in record.warnings)
         levels = {record.trial: ", ".join(record.levels.values()) for record in self.records}
         cells = {record.cell: record.levels for record in self.records}
-        cached = in_memory.warnings(self.frame("metrics"), cells)
-        changed = settings.warnings(self.records)
+        cached = in_memory(self.frame("metrics"), cells)
+        changed = changed_settings(self.records)
         return tuple(together([*changed, *cached, *said, *recorded, *remarks_on(self._examined(), levels)]))
 
     def probe_facts(self) -> list[dict[str, object]]:

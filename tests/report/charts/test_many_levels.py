@@ -16,7 +16,7 @@ from rich.cells import cell_len
 
 from storlab.analysis.summary import to_json
 from storlab.errors import UserError
-from storlab.records.columns import COLUMNS
+from storlab.records.tables import COLUMNS
 from storlab.report.charts.latency import latency_chart
 from storlab.report.charts.theme import LIMIT, MOST_LINES, legend_of, shortened, specification, to_svg, with_short_names
 from storlab.report.document import Figure, Table

@@ -33,10 +33,9 @@ from storlab.cli.output import show, warn
 from storlab.errors import ParseError, UserError
 from storlab.limits import IMPORTED_TOGETHER
 from storlab.reading import open_file
-from storlab.records.files import sync_folder
+from storlab.records.files import Text, sync_folder
 from storlab.records.held import make_private, new_run_folder
 from storlab.records.imported import write_imported
-from storlab.records.imported_text import Text
 from storlab.records.manifest import NAME as MANIFEST
 from storlab.records.run_folder import RunFolder
 from storlab.run.recovery.temporary import new_mark, remembered, remove_dead

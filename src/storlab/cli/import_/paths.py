@@ -17,7 +17,7 @@ from storlab.errors import ParseError, UserError
 from storlab.grouping import grouped
 from storlab.limits import IMPORTED, IMPORTED_FILES
 from storlab.reading import open_file, read_file
-from storlab.records.imported_text import without_bom
+from storlab.records.files import without_bom
 from storlab.records.manifest import LOCK
 from storlab.records.manifest import NAME as MANIFEST
 from storlab.text import printable

@@ -13,8 +13,8 @@ import polars as pl
 from storlab.analysis.data import Knee, Line, Objective
 from storlab.analysis.summary import BlockIO, CellState, Distribution, Estimate, SteadyWindow, Summary
 from storlab.metrics import PROBE, Declarations, named
-from storlab.records.columns import COLUMNS
 from storlab.records.manifest import Manifest
+from storlab.records.tables import COLUMNS
 from storlab.report.language import format as fmt
 from storlab.report.language import words
 from storlab.report.model.unequal import unequal_sentences

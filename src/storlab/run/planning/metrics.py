@@ -14,8 +14,7 @@ from storlab.metrics import END, PROBE, Declarations, MetricSpec, named, without
 from storlab.probes.disks import BACKING
 from storlab.probes.host_load import HostLoadProbe
 from storlab.records.derive_trial import NODES, START_SKEW
-from storlab.records.derived.amplification import SOURCE, declares
-from storlab.records.derived.per_transaction import declares as per_transaction
+from storlab.records.derived import SOURCE, declares, per_transaction_metrics
 from storlab.records.tables import derived
 from storlab.run.planning.design import comparisons_of, design_of
 from storlab.study.cells import Cell
@@ -50,7 +49,7 @@ def _together(
 ) -> Declarations:
     asked = {spec.quantity for _, specs in loads for spec in specs}
     shared = ((name, (*specs, *derived(specs, count))) for (name, specs), count in zip(loads, nodes, strict=True))
-    costs = per_transaction(specs for _, specs in loads) if amplified else ()
+    costs = per_transaction_metrics(specs for _, specs in loads) if amplified else ()
     storage = (
         (SOURCE, (*declares(asked, at_disk=amplified, underlying=False), *costs)),
         (BACKING.kind, (*BACKING.metrics, *declares(asked, at_disk=False, underlying=True)) if crosses else ()),

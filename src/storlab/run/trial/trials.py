@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from storlab.records import fingerprint
+from storlab.records import kept
 from storlab.records.derive_trial import Done, derive_trials
 from storlab.records.held import HeldFolder
 from storlab.records.run_folder import TrialRecord, set_aside, write_trial
@@ -151,7 +151,7 @@ class Trials:
         """All of a round at once: nobody asks earlier, the next trial need not wait, and together they take less."""
         done, self._done = self._done, []
         if done:
-            came_from = {each.record.trial: fingerprint.of_trial(each.folder, each.record) for each in done}
+            came_from = {each.record.trial: kept.of_trial(each.folder, each.record) for each in done}
             self.tables.add(derive_trials(done, self.tables.whiskers), came_from)
 
     def _is_unsupported(self, planned: PlannedTrial) -> bool:

@@ -34,8 +34,7 @@ from storlab.report.language import format as fmt
 from storlab.report.language import words
 from storlab.report.model.input import ReportInput
 from storlab.report.model.variability import variance_unit
-from storlab.timeseries.distribution import HOUR
-from storlab.timeseries.variability import times_least
+from storlab.timeseries.variability import HOUR, times_least
 
 _STEPS_ALONE = 120  # of a level by itself, in a chart a third as wide
 _PARTS = 60  # of the variance over time

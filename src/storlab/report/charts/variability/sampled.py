@@ -15,8 +15,7 @@ from storlab.report.charts.panel import Combination
 from storlab.report.charts.theme import COLOURS, PLAIN, above_rows, axis_title, of, title_of
 from storlab.report.language import format as fmt
 from storlab.report.model.input import ReportInput, across_of, compared_factor
-from storlab.timeseries.distribution import HOUR, LONG
-from storlab.timeseries.variability import whiskers_of
+from storlab.timeseries.variability import HOUR, LONG, whiskers_of
 
 
 @dataclass(frozen=True)

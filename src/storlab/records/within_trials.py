@@ -9,8 +9,7 @@ import numpy as np
 import polars as pl
 
 from storlab.metrics import WHISKERS, Declarations, MetricSpec, Value
-from storlab.records.columns import COLUMNS, PLACES
-from storlab.records.tables import ExaminedSeries, TrialTables
+from storlab.records.tables import COLUMNS, PLACES, ExaminedSeries, TrialTables
 from storlab.timeseries.findings import FEWEST, findings, spacing
 from storlab.timeseries.variability import STATISTICS, Floats, declares, variability
 
