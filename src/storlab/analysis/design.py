@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from storlab.findings import AnyFinding
 from storlab.findings.runs import Rested
 from storlab.metrics import Declarations
+
+if TYPE_CHECKING:
+    import polars as pl
 
 Levels = dict[str, str]
 """Level of each factor."""
@@ -189,3 +192,17 @@ class Design:
             for level in pair:
                 if level not in self.factors[spec.factor]:
                     raise ValueError(f"can't compare {level!r}: factor {spec.factor!r} has no such level")
+
+
+def machines_of_rounds(trials: pl.DataFrame) -> dict[int, str]:
+    """Which machines did each round, where several did the same cell: rounds of a merged run; else empty.
+
+    Cells of one run may be on different machines: a level without a network is not on the one that would serve.
+    """
+    import polars as pl
+
+    done = trials.filter(pl.col("status") == "done")
+    if "host" not in done.columns or done.group_by("cell").agg(pl.col("host").n_unique())["host"].max() in (None, 1):
+        return {}
+    hosts = pl.col("host").fill_null("").unique().sort().str.join(", ")
+    return dict(done.group_by("round").agg(hosts).sort("round").iter_rows())

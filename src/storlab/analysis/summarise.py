@@ -12,7 +12,7 @@ import polars as pl
 from storlab.analysis import sweeps
 from storlab.analysis.block import block_io
 from storlab.analysis.claims import Judged, answered, value_keys
-from storlab.analysis.design import Design
+from storlab.analysis.design import Design, machines_of_rounds
 from storlab.analysis.distributions import distributions
 from storlab.analysis.effects import effects_of
 from storlab.analysis.estimates import KEYS, Recorded, collect, estimates, node_estimates, with_zeros
@@ -27,21 +27,6 @@ from storlab.analysis.watched import Watch
 from storlab.analysis.why import Asked, explained
 from storlab.findings import About
 from storlab.metrics import Declarations, Key
-
-# Which machines did the rounds of a run.
-
-
-def machines_of_rounds(trials: pl.DataFrame) -> dict[int, str]:
-    """Which machines did each round, where several did the same cell: rounds of a merged run; else empty.
-
-    Cells of one run may be on different machines: a level without a network is not on the one that would serve.
-    """
-    done = trials.filter(pl.col("status") == "done")
-    if "host" not in done.columns or done.group_by("cell").agg(pl.col("host").n_unique())["host"].max() in (None, 1):
-        return {}
-    hosts = pl.col("host").fill_null("").unique().sort().str.join(", ")
-    return dict(done.group_by("round").agg(hosts).sort("round").iter_rows())
-
 
 Series = Mapping[tuple[int, Key], tuple[Rounds, Floats]]
 """Rounds and values of one metric in one cell, by cell and key."""

@@ -11,7 +11,6 @@ from itertools import combinations, pairwise
 from pathlib import Path
 
 from storlab.amounts import plural
-from storlab.analysis.stats.pairing import same_order
 from storlab.cli.import_.options import ImportOptions
 from storlab.errors import ParseError, UserError
 from storlab.grouping import grouped
@@ -216,6 +215,8 @@ def refuse_fixed_order(imported: Imported) -> None:
             f"--interleaved: no two set-ups differ in {imported.compared} alone, so there is nothing to compare; they "
             f"differ in {others}: give one --factor that says which is which"
         )
+    from storlab.analysis.stats.pairing import same_order  # loads what only such imports need
+
     why = [found for cells, names in compared if (found := same_order(order, cells, names)) is not None]
     if len(why) == len(compared):
         from storlab.report.language.say import say

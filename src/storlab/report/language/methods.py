@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 from storlab.amounts import percent, plural
-from storlab.analysis.data import Expected
-from storlab.analysis.foresight import Foresight
-from storlab.analysis.runs.across_runs import RunsMethod
-from storlab.analysis.summary import Method
 from storlab.report.language.of_answers import claimed_range
+
+if TYPE_CHECKING:
+    from storlab.analysis.data import Expected
+    from storlab.analysis.foresight import Foresight
+    from storlab.analysis.runs.across_runs import RunsMethod
+    from storlab.analysis.summary import Method
 
 _COMPARED = (
     "Levels are compared by round: the logarithm of the ratio of two trials of the same round, so that drift "

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from storlab.analysis.summarise import machines_of_rounds
+from storlab.analysis.design import machines_of_rounds
 from storlab.analysis.summary import Comparison, Estimate, Summary
 from storlab.findings import Stopped
 from storlab.findings.runs import Answered, Unanswered
