@@ -12,7 +12,7 @@ import pytest
 
 from storlab.analysis.compare import Question, compare
 from storlab.analysis.data import Effects
-from storlab.analysis.design import CompareSpec, Design
+from storlab.analysis.design import CompareSpec, Design, machines_of_rounds
 from storlab.analysis.effects import effects_of
 from storlab.analysis.estimates import Recorded
 from storlab.analysis.gates import apply, parse_gate
@@ -20,7 +20,7 @@ from storlab.analysis.runs.across_runs import RunsCompared, compare_runs
 from storlab.analysis.runs.merged_runs import RunData
 from storlab.analysis.stats.anytime import Floats
 from storlab.analysis.stats.pairing import Pairs
-from storlab.analysis.summarise import machines_of_rounds, summarise
+from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Comparison
 from storlab.analysis.verdict import Rules
 from storlab.findings.runs import MachinesApart
