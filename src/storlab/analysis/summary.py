@@ -131,8 +131,7 @@ Verdict = Literal["better", "worse", "equivalent", "undecided", "missing"]
 side is unsupported, failed, or has no value that a ratio can be made of.
 """
 
-HOST = "host"
-"""The node that is the machine where Storlab runs; it is there in every run."""
+HOST = "host"  # the node that is the machine where Storlab runs; it is there in every run
 
 CellStatus = Literal["measured", "partly failed", "failed", "unsupported", "not run"]
 
@@ -373,10 +372,8 @@ def to_json(summary: Summary) -> bytes:
     Raises ``ValueError`` where a number is NaN or infinite, which JSON can't hold.
     """
     _require_finite(summary.facts, "facts")
-    kinds = {"estimates": summary.estimates, "comparisons": summary.comparisons, "by_node": summary.by_node}
-    kinds["claims"] = summary.claims
-    for kind, rows in kinds.items():
-        _require_finite([vars(row) for row in rows], kind)
+    for kind in ("estimates", "comparisons", "by_node", "claims"):
+        _require_finite([vars(row) for row in getattr(summary, kind)], kind)
     return msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n"
 
 
