@@ -168,10 +168,6 @@ def is_built_in(engine: str) -> bool:
     return _BUILT_IN.fullmatch(engine) is not None
 
 
-def code_of(engine: str) -> str:
-    return engine.removeprefix("external:")
-
-
 def jobs_in(lines: str) -> list[Job]:
     """The jobs of a native job file, checked. Raises ``OptionError``."""
     jobs = jobs_of(sections_of(lines))

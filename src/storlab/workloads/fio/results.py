@@ -69,12 +69,8 @@ def fell_short(ran: Sequence[Job], totals: Mapping[str, float], ramped: bool) ->
     return ""
 
 
-_COARSE = 0.1  # s
+_COARSE = 0.1  # s: fio's own clock is too coarse for less
 TOO_SHORT = "fio's jobs ran for less than 100 ms, which it counts in whole ms: rates may be wrong by 1 % and more"
-
-
-def is_too_short(totals: Mapping[str, float]) -> bool:
-    return 0 < totals.get("runtime", _COARSE) < _COARSE
 
 
 # Which of fio's jobs ran at once, and which one after another.
@@ -173,7 +169,7 @@ def read_results(raw: Path, log_interval: float, ran: Sequence[Job]) -> Measurem
     left_out = {f"bandwidth and IOPS are left out: {AVERAGED_WRONG}": rates, f"latency are left out: {MAXIMA}": means}
     warnings = [f"its logs of {said}" for said, sound in left_out.items() if not sound]
     warnings += [f"its logs {IS_PACKED}: there are no series"] if packed_logs(raw, LOGS) else []
-    warnings += [TOO_SHORT] if is_too_short(measured.totals()) else []
+    warnings += [TOO_SHORT] if 0 < measured.totals().get("runtime", _COARSE) < _COARSE else []
     measured = replace(
         measured,
         metrics=pl.concat([measured.metrics, metric_frame(stalls)]),

@@ -137,7 +137,7 @@ class FioWorkload(Workload):
     def reaches(self) -> Iterator[Found]:
         for name in reach.engines_of(self._jobs()):
             if not reach.is_built_in(name):
-                yield Found(self._place_of("ioengine"), "code", reach.code_of(name))
+                yield Found(self._place_of("ioengine"), "code", name.removeprefix("external:"))
         for trace in reach.traces_of(self._jobs()):
             yield Found(self._place_of(reach.TRACE), "read", trace)
 
