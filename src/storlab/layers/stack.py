@@ -1,7 +1,7 @@
 """Stacks: layers in order, checked for type before anything runs, set up from the lowest.
 
-A layer that knows beforehand what sets it up has a plan. Plans of several are carried out by one request to an agent: it
-costs a round trip, which takes a machine over SSH longer than most steps do.
+A layer that knows beforehand what sets it up has a plan. Plans of several are carried out by one request to an agent,
+for a round trip takes longer over SSH than most steps do.
 """
 
 from __future__ import annotations

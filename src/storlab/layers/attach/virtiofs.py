@@ -176,7 +176,8 @@ class VirtiofsdLayer(ServerLayer[Dir, Share]):
         return [*before, *words, f"--socket-path={server.socket}", *pool, *limits, *options]
 
     def _options(self, server: ServerContext) -> list[str]:
-        sandbox, own = self.sandbox, [*self.options]
+        sandbox: str = self.sandbox
+        own = [*self.options]
         if server.confinement is not None:  # it has no capability to make nodes of devices, and says that it makes none
             said = [option for option in own if option.startswith(_MODCAPS)]
             given_up = ":".join([*(option.removeprefix(_MODCAPS) for option in said), "-mknod"])

@@ -1,4 +1,4 @@
-"""Layers of the device mapper: ``delay``, a slower disk (drivers/md/dm-delay.c of Linux), and ``crypt``, an encrypted one."""
+"""Layers of the device mapper: ``delay``, a slower disk (drivers/md/dm-delay.c of Linux), and ``crypt``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers ``directory``, one that exists already, and ``file``, a regular file in the scratch folder or in a directory."""
+"""Layers ``directory``, one that exists already, and ``file``, in the scratch folder or in a directory."""
 
 from __future__ import annotations
 

@@ -107,11 +107,11 @@ def parse_mountinfo(text: str) -> list[Mount]:
         if not separator or len(fields) < 6 or len(rest) < 3:
             continue
         options = ",".join(dict.fromkeys([*fields[5].split(","), *rest[2].split(",")]))
-        mounts.append(Mount(fields[2], _unescape(fields[4]), rest[0], _unescape(rest[1]), options))
+        mounts.append(Mount(fields[2], unescaped(fields[4]), rest[0], unescaped(rest[1]), options))
     return mounts
 
 
-def _unescape(text: str) -> str:
+def unescaped(text: str) -> str:
     """Space, tab, newline and backslash stand as octal numbers."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
 

@@ -1,4 +1,4 @@
-"""Layers ``connect`` and ``relay``: servers and exports that a load reaches itself; and which protocol each layer speaks."""
+"""Layers ``connect`` and ``relay``: servers and exports that loads reach themselves; and who speaks what."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ Documentation/ABI/stable/sysfs-block in the kernel's sources.
 from __future__ import annotations
 
 import asyncio
-import re
 import uuid
 from abc import abstractmethod
 from typing import Any, ClassVar, Literal, Self
@@ -41,11 +40,6 @@ _DEPTHS = (1024, 512, 256, 255, 128, 127, 64, 63, 32, 31)  # of drivers' queues:
 def host_uuid(context: LayerContext) -> uuid.UUID:
     """The node's own among all of a run, whatever the image says: guests of one image have one DMI UUID."""
     return uuid.uuid5(uuid.NAMESPACE_URL, f"storlab:{context.run}/{context.node.instance}")
-
-
-def host_word(context: LayerContext) -> str:
-    """Run and node, as names of initiators may have them (RFC 3720, 3.2.6)."""
-    return f"storlab-{context.run}:{re.sub('[^a-z0-9.-]', '-', context.node.instance.lower())}"
 
 
 class InitiatorLayer(Crossing[Export, Disk]):
@@ -86,7 +80,7 @@ class InitiatorLayer(Crossing[Export, Disk]):
         return Demands(network=True)
 
     def needs(self) -> Needs:
-        return Reachable().needs() | Needs(root="network block devices")
+        return Reachable.needs | Needs(root="network block devices")
 
     @abstractmethod
     async def connect(self, below: Export, context: LayerContext) -> str:
@@ -110,7 +104,7 @@ class InitiatorLayer(Crossing[Export, Disk]):
             raise TrialError(f"layer {self.layer}: {wrong}")
         if below.server["type"] == "unix":
             raise TrialError(f"the export {below.export} of {below.node} listens on no network")
-        await Reachable(give_up=max(self.give_up / 2, _LEAST)).set_up(below, context)  # before requests fail of it
+        await Reachable.watch(below, context, max(self.give_up / 2, _LEAST))  # before requests fail of it
         name = await self.connect(below, context)
         size = await complete(node, name)
         await self._tune(name, below, context)

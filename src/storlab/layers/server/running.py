@@ -232,40 +232,30 @@ class Answers:
 _WATCH_LONGEST = 4096  # characters of a line; ping's are far shorter
 
 
-@dataclass(frozen=True)
+@dataclass
 class Reachable:
     """The node that serves a share, or a disk, answers over the network, by a ``ping`` that goes on and on."""
-
-    give_up: float = 10.0  # s of silence after which it is gone
-    undoes: ClassVar[tuple[Undo, ...]] = (stop,)
-
-    def needs(self) -> Needs:
-        return Needs(programs=("ping",))
-
-    async def set_up(self, below: Share | Export, context: LayerContext) -> None:
-        answers = Answers(f"node {below.node}", below.host, float(max(round(self.give_up), 1)))
-        await _Pinging(context, answers).begin()
-
-
-@dataclass
-class _Pinging:
-    """One ``ping``, from its start until it is stopped, or says that what it asks is lost."""
 
     context: LayerContext
     answers: Answers
     lost: str | None = None
     _up: asyncio.Event = field(default_factory=asyncio.Event)
     _timer: asyncio.TimerHandle | None = None
+    undoes: ClassVar[tuple[Undo, ...]] = (stop,)
+    needs: ClassVar = Needs(programs=("ping",))
 
     @property
     def _name(self) -> str:
         return server_name(self.context.run, self.context.path("reachable"))
 
-    async def begin(self) -> None:
-        context = self.context
+    @classmethod
+    async def watch(cls, below: Share | Export, context: LayerContext, give_up: float) -> None:
+        """Begin; after ``give_up`` s of silence it is gone. Raises ``TrialError`` if it does not answer now."""
+        answers = Answers(f"node {below.node}", below.host, float(max(round(give_up), 1)))
+        self = cls(context, answers)
         end = {"program": "ping", "folders": [], "signal": "SIGTERM", "patience": _PATIENCE}
         await context.register_undo("server.stop", name=self._name, **end)
-        argv = ["ping", "-n", "-O", "-i", f"{_EVERY:g}", self.answers.host]
+        argv = ["ping", "-n", "-O", "-i", f"{_EVERY:g}", answers.host]
         process = await context.node.start(argv, name=self._name, env={"LC_ALL": "C"}, on_output=self._take)
         self._wind_up(self._wait)
         process.when_ended(self._ended)

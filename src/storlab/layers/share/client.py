@@ -105,7 +105,7 @@ class ShareClient(Crossing[Share, Dir]):
         return f"it mounts what is served by {self.protocol}, and layer {below.layer} serves by {served}{right}"
 
     def needs(self) -> Needs:
-        return Reachable().needs() | Needs(programs=("mount", "umount"), root="mounts")
+        return Reachable.needs | Needs(programs=("mount", "umount"), root="mounts")
 
     def demands(self, below: Share, slot: str) -> Demands:
         return Demands(network=True)
@@ -114,7 +114,7 @@ class ShareClient(Crossing[Share, Dir]):
         if below.protocol != self.protocol:
             raise TrialError(f"node {context.node.name}: layer {self.layer} can't mount a share of {below.protocol}")
         path = context.path(self.layer)
-        await Reachable(give_up=self.give_up).set_up(below, context)
+        await Reachable.watch(below, context, self.give_up)
         await context.register_undo("share.unmount", path=path)
         await context.node.carry_out(steps.make_directory(path, parents=True))
         await self.mount(below, path, context)

@@ -16,6 +16,7 @@ from pydantic import Field, field_validator
 
 from storlab.errors import StorlabError, TrialError, Unsupported
 from storlab.layers.base import Layer, LayerContext
+from storlab.layers.fs.mount import unescaped
 from storlab.layers.resources import Dir, Resource, Server, Share
 from storlab.layers.server.base import ServerContext, ServerLayer, network_address, on_free_port
 from storlab.layers.server.running import FileSays, is_taken
@@ -65,7 +66,7 @@ def default_block_size(memory: int) -> int:
 def parse_exports(text: str) -> dict[str, tuple[str, ...]]:
     """``/proc/fs/nfsd/exports``: path → the flags with which the kernel serves it. What is no such line is skipped."""
     found = (_EXPORT.match(line) for line in text.splitlines())
-    return {_unescaped(each["path"]): tuple(each["flags"].split(",")) for each in found if each is not None}
+    return {unescaped(each["path"]): tuple(each["flags"].split(",")) for each in found if each is not None}
 
 
 def parse_mountstats(text: str, path: str) -> dict[str, Any]:
@@ -78,7 +79,7 @@ def parse_mountstats(text: str, path: str) -> dict[str, Any]:
     for line in text.splitlines():
         if line.startswith("device "):
             begun = _MOUNT.match(line)
-            here = begun is not None and _unescaped(begun["path"]) == path
+            here = begun is not None and unescaped(begun["path"]) == path
             if here:
                 facts = {"connections": 0, "flags": []}
             continue
@@ -97,10 +98,6 @@ def _options(text: str) -> dict[str, Any]:
     words = [option.partition("=") for option in text.split(",")]
     found = {name: number_or_text(value) for name, sign, value in words if sign and name in _SHOWN}
     return {**found, "flags": sorted(name for name, sign, _ in words if not sign and name in _FLAGS)}
-
-
-def _unescaped(text: str) -> str:
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
 
 
 _NFSD = "/proc/fs/nfsd"
