@@ -210,22 +210,6 @@ class Cutter:
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """Which cuts are made: so many, at moments that ``what`` and the seed decide, each with a loss of its own.
-
-    ``at_risk``: only where something is in flight. ``until_torn``: none after the first that tears something.
-    ``keep`` gets the image of the first that broke something, as it was before it was looked at.
-    """
-
-    what: str
-    count: int
-    loss_of: Callable[[Random], Loss]
-    at_risk: bool = False
-    until_torn: bool = False
-    keep: Callable[[Path], None] = lambda image: None
-
-
-@dataclass(frozen=True)
 class Checker:
     """Cuts a set-up's log and looks. ``seed`` and ``name`` decide all that is random.
 
@@ -237,7 +221,7 @@ class Checker:
     look: Look
     seed: int
     name: str
-    keep: Callable[[Path], None] = lambda image: None
+    keep: Callable[[Path], None] | None = None
     """Gets the image of the first cut that broke something, before it is looked at."""
 
     def acknowledged(self, moment: int) -> int:
@@ -251,7 +235,7 @@ class Checker:
 
     async def ordered(self, unit: int) -> Control:
         """Control: a cut that loses nothing of what was completed recovers."""
-        cuts = await self.cuts(Drawn("ordered", _CONTROLLED // 2, lambda _: nothing(unit)))
+        cuts = await self.cuts("ordered", _CONTROLLED // 2, lambda _: nothing(unit))
         return _recovers("cuts that lose nothing that was completed recover", cuts)
 
     async def of_pages(self, pages: Pages) -> list[Control]:
@@ -269,7 +253,7 @@ class Checker:
 
     async def counted(self, moments: int, unit: int) -> list[Cut]:
         """The result: cuts at so many moments, each of which loses at random."""
-        return await self.cuts(Drawn("counted", moments, lambda random: drawn(random, unit), keep=self.keep))
+        return await self.cuts("counted", moments, lambda random: drawn(random, unit), keep=self.keep)
 
     async def _torn(self, what: str, unit: int, most: int = 0) -> list[Cut]:
         """Cuts that tear what was in flight, where anything was; of ``most``, if given, until one tears a page."""
@@ -277,42 +261,46 @@ class Checker:
         def loss(random: Random) -> Loss:
             return Loss(0.2 * random.random(), 1.0, unit)
 
-        return await self.cuts(Drawn(what, most or _CONTROLLED, loss, at_risk=True, until_torn=most > 0))
+        return await self.cuts(what, most or _CONTROLLED, loss, at_risk=True, until_torn=most > 0)
 
-    async def cuts(self, asked: Drawn) -> list[Cut]:
-        """Cuts at moments of the load, drawn by lot, in order; the first broken image goes to ``asked.keep``."""
-        log, name = self.cutter.log, f"{self.seed} {self.name} {asked.what}"
-        await asyncio.to_thread(self.cutter.rewind)
+    async def cuts(
+        self,
+        what: str,
+        count: int,
+        loss_of: Callable[[Random], Loss],
+        *,
+        at_risk: bool = False,
+        until_torn: bool = False,
+        keep: Callable[[Path], None] | None = None,
+    ) -> list[Cut]:
+        """Cuts in order, at moments that ``what`` and the seed decide, each with a loss of its own.
+
+        ``at_risk``: only where something is in flight. ``until_torn``: none after the first that tears something.
+        ``keep`` gets the image of the first that broke something, as it was before it was looked at.
+        """
+        cutter, name = self.cutter, f"{self.seed} {self.name} {what}"
+        entries, random = cutter.log.entries, Random(name)
+        moments = cutter.at_risk() if at_risk else range(cutter.begin, len(entries) + 1)
+        await asyncio.to_thread(cutter.rewind)
         found: list[Cut] = []
-        kept = False
-        for number, moment in enumerate(self._moments(asked, Random(name)), start=1):
+        for number, moment in enumerate(
+            sorted(random.choice(moments) for _ in range(count if moments else 0)), start=1
+        ):
             own = Random(f"{name} {number}")
             state = own.getstate()
-            await asyncio.to_thread(self.cutter.cut, moment, asked.loss_of(own), own)
+            await asyncio.to_thread(cutter.cut, moment, loss_of(own), own)
             acknowledged = self.acknowledged(moment)
-            broken = await self.look(self.cutter.image, acknowledged)
-            flying = in_flight(log.entries, self.cutter.durable(moment), moment)
+            broken = await self.look(cutter.image, acknowledged)
+            flying = in_flight(entries, cutter.durable(moment), moment)
             found.append(Cut(number, moment, flying, acknowledged, broken))
-            if broken is not None and not kept:
-                kept = True
-                own.setstate(state)
-                await asyncio.to_thread(self._keep_again, moment, asked.loss_of(own), own, asked.keep)
-            if asked.until_torn and _tore(found[-1]):
+            if broken is not None and keep is not None:
+                own.setstate(state)  # looking has changed the image: it is made again, by the same random numbers
+                await asyncio.to_thread(cutter.cut, moment, loss_of(own), own)
+                await asyncio.to_thread(keep, cutter.image)
+                keep = None
+            if until_torn and _tore(found[-1]):
                 break
         return found
-
-    def _moments(self, asked: Drawn, random: Random) -> list[int]:
-        """After how many entries, ascending."""
-        begin, end = self.cutter.begin, len(self.cutter.log.entries)
-        if not asked.at_risk:
-            return sorted(random.randint(begin, end) for _ in range(asked.count))
-        risky = self.cutter.at_risk()
-        return sorted(random.choice(risky) for _ in range(asked.count)) if risky else []
-
-    def _keep_again(self, moment: int, loss: Loss, random: Random, keep: Callable[[Path], None]) -> None:
-        """Looking has changed the image, so it is made again: the same, by the same random numbers."""
-        self.cutter.cut(moment, loss, random)
-        keep(self.cutter.image)
 
 
 def _recovers(name: str, cuts: Iterable[Cut]) -> Control:

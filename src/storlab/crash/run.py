@@ -121,7 +121,8 @@ class SetUpCheck:
         async with asyncio.timeout(cell.trial.setup_timeout):
             await setups.set_up(built, kept)
         found = witnessed(cell)
-        (file,) = (each for each in _resources(built, found) if isinstance(each, LoggedFile))
+        below = [below.resource for (_, chain), below in built.underlying.items() if chain == found.target.chain]
+        (file,) = (each for each in below if isinstance(each, LoggedFile))
         for node in built.group(found.target.group):
             await refuse_other_versions(found, node, self.session.host)
         acknowledged = Acknowledged(found.witness, Path(file.log))
@@ -152,8 +153,16 @@ class SetUpCheck:
         """What was logged, and the controls that are made of all set-ups."""
         log = await asyncio.to_thread(read_log, Path(logged.file.log))
         begin, commits = log.before(logged.before), logged.acknowledged.positions(log)
-        _write_acknowledged(logged.kept / "acknowledged.csv", commits)
-        result = _counted(replace(result, acknowledged=commits[-1][1] if commits else 0), log, begin)
+        rows = "".join(f"{entries},{number}\n" for entries, number in commits)  # acknowledged after so many entries
+        (logged.kept / "acknowledged.csv").write_text(f"entries,commit\n{rows}", "utf-8")
+        entries = log.entries[begin:]
+        result = replace(
+            result,
+            acknowledged=commits[-1][1] if commits else 0,
+            entries=len(entries),
+            flushes=sum(1 for entry in entries if entry.flags & Flag.FLUSH),
+            bytes_logged=sum(each.length for each in entries),
+        )
         if not commits:
             return replace(result, failure="the load ended, and no commit was acknowledged to it"), None
         checker = await self._checker(result.cell, logged, log, commits)
@@ -183,20 +192,6 @@ class SetUpCheck:
                 shutil.copyfile(logged.file.log, logged.kept / "write.log")
 
         return keep
-
-
-def _resources(built: Built, found: Witnessed) -> list[object]:
-    return [below.resource for (_, chain), below in built.underlying.items() if chain == found.target.chain]
-
-
-def _counted(result: SetUp, log: WriteLog, begin: int) -> SetUp:
-    entries = log.entries[begin:]
-    flushes = sum(1 for entry in entries if entry.flags & Flag.FLUSH)
-    return replace(result, entries=len(entries), flushes=flushes, bytes_logged=sum(each.length for each in entries))
-
-
-def _write_acknowledged(path: Path, commits: Sequence[tuple[int, int]]) -> None:
-    path.write_text("entries,commit\n" + "".join(f"{entries},{number}\n" for entries, number in commits), "utf-8")
 
 
 NAME, RECORDS = "crash.json", "run"
@@ -235,7 +230,7 @@ async def crash_check(
                         ]
                     finally:
                         interrupts.stage = "teardown"
-                        left = await to_its_end(_rest(journal, session))
+                        left = (await to_its_end(tear_down(journal, session))).failed
                         if not left:
                             forget_run(run)
                 result = replace(result, set_ups=set_ups, left_behind=left)
@@ -265,7 +260,3 @@ def _refuse_full(folder: Path) -> None:
         make_private(folder)
     except OSError as error:
         raise UserError(f"{folder} can't be used for the check: {error.strerror}") from None
-
-
-async def _rest(journal: Journal, session: Session) -> list[str]:
-    return (await tear_down(journal, session)).failed
