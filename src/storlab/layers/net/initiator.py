@@ -9,6 +9,7 @@ Documentation/ABI/stable/sysfs-block in the kernel's sources.
 from __future__ import annotations
 
 import asyncio
+import re
 import uuid
 from abc import abstractmethod
 from typing import Any, ClassVar, Literal, Self
@@ -40,6 +41,11 @@ _DEPTHS = (1024, 512, 256, 255, 128, 127, 64, 63, 32, 31)  # of drivers' queues:
 def host_uuid(context: LayerContext) -> uuid.UUID:
     """The node's own among all of a run, whatever the image says: guests of one image have one DMI UUID."""
     return uuid.uuid5(uuid.NAMESPACE_URL, f"storlab:{context.run}/{context.node.instance}")
+
+
+def host_word(context: LayerContext) -> str:
+    """Run and node, as names of initiators may have them (RFC 3720, 3.2.6)."""
+    return f"storlab-{context.run}:{re.sub('[^a-z0-9.-]', '-', context.node.instance.lower())}"
 
 
 class InitiatorLayer(Crossing[Export, Disk]):

@@ -7,7 +7,6 @@ One ``iscsid`` serves all sessions of a node: the first starts it, under the age
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
@@ -17,7 +16,7 @@ from storlab.layers.base import LayerContext
 from storlab.layers.block import mapper
 from storlab.layers.block.queue import put, sysfs
 from storlab.layers.net.configfs import attributes
-from storlab.layers.net.initiator import LOOK, UNTIL_THERE, InitiatorLayer, complete
+from storlab.layers.net.initiator import LOOK, UNTIL_THERE, InitiatorLayer, complete, host_word
 from storlab.layers.resources import Disk, Export
 from storlab.layers.server.running import ServerLog, stop
 from storlab.nodes.agent import steps
@@ -149,9 +148,7 @@ class IscsiLayer(InitiatorLayer):
         return needs | NEEDS if self.queues > 1 else needs
 
     async def connect(self, below: Export, context: LayerContext) -> str:
-        node = context.node
-        word = re.sub("[^a-z0-9.-]", "-", node.instance.lower())  # as names of initiators may have it (RFC 3720, 3.2.6)
-        initiator = f"iqn.2026-01.local.storlab:storlab-{context.run}:{word}"
+        node, initiator = context.node, f"iqn.2026-01.local.storlab:{host_word(context)}"
         portal = f"{below.server['host']}:{below.server['port']}"
         daemon = f"storlab-{context.run}-iscsid"
         await context.register_undo("iscsi.logout", target=below.export, initiator=initiator, daemon=daemon)
