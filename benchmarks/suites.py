@@ -42,7 +42,7 @@ from storlab.records.manifest import Manifest, write_manifest
 from storlab.suites.model import Attempt, Group, Outcome, Script
 from storlab.suites.places.guest import OWN_TESTS
 from storlab.suites.records.folder import SuiteRecord, SuiteRun, read_suite_run, write_suite_record
-from storlab.suites.report.programs import render
+from storlab.suites.report.formats import render
 
 _TESTS = 40
 _LINES = 300_000

@@ -17,7 +17,7 @@ from storlab.suites.culprit import Culprits, Tally, Terms, beliefs, find_culprit
 from storlab.suites.history import KINDS, Counts, discoveries, history_of, interval, more_failures
 from storlab.suites.model import ObservedRun, SuiteEnvironment
 from storlab.suites.report.documents import changes_document, history_document
-from storlab.suites.report.text import render_text
+from storlab.suites.report.formats import render_text
 
 from .suite_runs import run_of, runs_of, simulate
 

@@ -21,7 +21,7 @@ from storlab.suites.groups import Installed
 from storlab.suites.model import Expectation, Expectations, Outcome, Suite, SuiteEnvironment
 from storlab.suites.places.guest import OWN_TESTS
 from storlab.suites.records.folder import SuiteRun
-from storlab.suites.report.programs import render
+from storlab.suites.report.formats import render
 from storlab.suites.report.view import view_of
 from storlab.suites.run.own_files import adapter_of, folder_of, own_runfile, read_own_expectations, read_suite_file
 from storlab.suites.run.plan import Asked

@@ -24,7 +24,7 @@ from storlab.suites.model import Attempt, Group, Leak, Outcome, Script, Suite, S
 from storlab.suites.records.derived import COLUMNS, merged_suite_runs, write_tests
 from storlab.suites.records.folder import CONSOLES, ENVIRONMENT, OUTPUT, RESULTS, Results, read_results, read_suite_run
 from storlab.suites.records.sources import observed, read_source
-from storlab.suites.report.programs import render
+from storlab.suites.report.formats import render
 from storlab.suites.run import record
 from storlab.suites.run.output import MOST, ScriptOutput
 from storlab.suites.run.part import Part, place_of

@@ -18,8 +18,8 @@ from storlab.suites.model import Absent, Expectations, Group, Leak, Outcome, Scr
 from storlab.suites.places.guest import OWN_TESTS
 from storlab.suites.records.folder import SuiteRecord, SuiteRun, read_suite_run
 from storlab.suites.records.sources import read_source, read_sources
+from storlab.suites.report.formats import render
 from storlab.suites.report.listing import listed
-from storlab.suites.report.programs import render
 from storlab.suites.report.view import view_of
 from storlab.suites.run.execution import is_failure
 from study.program import call

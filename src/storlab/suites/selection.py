@@ -271,7 +271,10 @@ def replayed(suite: Suite, order: Sequence[tuple[str, str]]) -> Suite:
     groups = {group.name: group for group in suite.groups}
     found = []
     for name, paths in grouped(order).items():
-        group = groups.get(name) or _later(name, groups)
+        first, number = split_iteration(name)
+        group = groups.get(name)
+        if group is None and number > 1 and first in groups:
+            group = iteration([groups[first]], number)[0]
         there = {test.path: test for test in group.tests} if group is not None else {}
         tests = tuple(there[path] for path in paths if path in there)
         if group is not None and tests:
@@ -279,11 +282,6 @@ def replayed(suite: Suite, order: Sequence[tuple[str, str]]) -> Suite:
     if not found:
         raise UserError(f"none of the tests that are to be repeated is in {suite.name}")
     return replace(suite, groups=tuple(found))
-
-
-def _later(name: str, groups: Mapping[str, Group]) -> Group | None:
-    first, number = split_iteration(name)
-    return iteration([groups[first]], number)[0] if number > 1 and first in groups else None
 
 
 def without_rest(

@@ -18,7 +18,7 @@ from laboratory.samples import sample as file_of
 from storlab.report.formats import render
 from storlab.report.model.input import ReportInput
 from storlab.suites.model import Leak, Outcome
-from storlab.suites.report.programs import render as render_suite
+from storlab.suites.report.formats import render as render_suite
 from study.program import call
 from suite.samples import RUNFILE, suite_of
 from suite.test_records import of, written

@@ -12,7 +12,6 @@ from storlab.cli.options import Allow, Json, Output, RunPath, Strings, offered
 from storlab.cli.output import show, show_json, show_rendered, warn, write_output
 from storlab.cli.remote.option import travels
 from storlab.cli.suite.bisect import bisect
-from storlab.cli.suite.check import check
 from storlab.cli.suite.compare import compare, history
 from storlab.cli.suite.finish import keep_table
 from storlab.cli.suite.options import (
@@ -26,7 +25,7 @@ from storlab.cli.suite.options import (
     here_of,
     with_tables,
 )
-from storlab.cli.suite.originals import test_runner, zfs_tests
+from storlab.cli.suite.originals import check, test_runner, zfs_tests
 from storlab.errors import UserError
 
 if TYPE_CHECKING:
@@ -250,7 +249,7 @@ def report(
     from msgspec import structs
 
     from storlab.suites.records.derived import merged_suite_runs
-    from storlab.suites.report.programs import render
+    from storlab.suites.report.formats import render
     from storlab.suites.run.own_files import read_own_expectations
 
     if format_ not in FORMATS:

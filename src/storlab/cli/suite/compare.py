@@ -94,7 +94,7 @@ def _status(found: Sequence[Comparison]) -> Status:
 
 
 def _show(document: Document, data: object, format_: str, output: Path | None) -> None:
-    from storlab.suites.report.programs import render_document
+    from storlab.suites.report.formats import render_document
 
     text = render_document(document, data, format_)
     if output is None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def finish(folder: Path, execute: Callable[[Watch], Ended], *, quiet: bool, json: bool) -> None:
     from storlab.records.files import write_whole
     from storlab.suites.records.folder import read_suite_run
-    from storlab.suites.report.programs import render
+    from storlab.suites.report.formats import render
 
     ended = executed(lambda: execute(_watch(quiet or json)), folder)
     known = read_suite_run(folder)

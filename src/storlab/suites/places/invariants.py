@@ -77,11 +77,10 @@ def parse_state(done: Mapping[str, Done], before: State) -> State:
     Parameters that were not read again, for nobody has written to one, are those of ``before``.
     """
     known: dict[str, Mapping[str, str]] = {}
-    parameters = {
-        module: _parameters(done[module]) if done[module].there else before.parameters.get(module, {})
-        for module in _MODULES
-        if done[module].ok
-    }
+    parameters = {module: before.parameters.get(module, {}) for module in _MODULES if done[module].ok}
+    for module in parameters:
+        if done[module].there:
+            parameters[module] = {name: value.strip() for name, value in done[module].targets.items()}
     readers = {"pools": _pools, "mounts": _mounts, "users": _accounts, "groups": _accounts, "devices": _devices}
     for name, each in done.items():
         if each.ok and name in readers:
@@ -125,10 +124,6 @@ def _accounts(done: Done) -> dict[str, str]:
 def _devices(done: Done) -> dict[str, str]:
     names = [line.split()[-1] for line in done.text.splitlines() if line.split()]
     return {name: "" for name in names if _DEVICE.fullmatch(name)}
-
-
-def _parameters(done: Done) -> dict[str, str]:
-    return {name: value.strip() for name, value in done.targets.items()}
 
 
 def _memory(text: str) -> dict[str, int]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 import polars as pl
 from msgspec.structs import replace as with_fields
 
 from storlab.errors import UserError
+from storlab.grouping import grouped
 from storlab.records.files import write_whole
 from storlab.suites.model import Attempt, SuiteEnvironment, test_name
 from storlab.suites.records.folder import SuiteRun, read_suite_run
@@ -38,12 +40,13 @@ def merged_suite_runs(folders: Sequence[Path]) -> SuiteRun:
                     f"{test_name(key[1], run.asked.testdir)} is in {other} and in {run.folder}, so they are no parts "
                     "of one run: `storlab suite compare` compares runs, `storlab suite history` counts over them"
                 )
+    lacking = grouped(each for run in runs for each in run.asked.lacking.items())
     asked = with_fields(
         first.asked,
         groups=tuple(group for run in runs for group in run.asked.groups),
         absent=tuple(dict.fromkeys(each for run in runs for each in run.asked.absent)),
         notes=tuple(dict.fromkeys(each for run in runs for each in run.asked.notes)),
-        lacking=_lacking(runs),
+        lacking={program: [*chain(*tests)] for program, tests in lacking.items()},
         guests=max(run.asked.guests for run in runs),
         share=(1, 1),
     )
@@ -64,14 +67,6 @@ def merged_suite_runs(folders: Sequence[Path]) -> SuiteRun:
         tuple(_others(runs)),
         sum(run.seconds for run in runs),
     )
-
-
-def _lacking(runs: Sequence[SuiteRun]) -> dict[str, list[str]]:
-    lacking: dict[str, list[str]] = {}
-    for run in runs:
-        for program, tests in run.asked.lacking.items():
-            lacking.setdefault(program, []).extend(tests)
-    return lacking
 
 
 def _missing(shares: Sequence[tuple[int, int]]) -> str:

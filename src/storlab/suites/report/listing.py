@@ -9,7 +9,7 @@ from storlab.report.language.format import duration, plural
 from storlab.suites.history import Past, PastTest
 from storlab.suites.model import Expectations, Group, Suite, report_name, test_name
 from storlab.suites.places.guest import OWN_TESTS
-from storlab.suites.report.programs import to_json
+from storlab.suites.report.formats import to_json
 
 
 def listed(suite: Suite, expectations: Expectations, lacking: Mapping[str, list[str]], past: Past) -> Iterator[str]:

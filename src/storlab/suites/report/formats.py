@@ -1,7 +1,8 @@
-"""Reports on a run in any format, among them those that programs read: JSON, KTAP, and JUnit's XML."""
+"""Reports in any format, among them those that programs read: JSON, KTAP, JUnit's XML, and text of plain lines."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from xml.etree import ElementTree
 
@@ -9,16 +10,58 @@ import msgspec
 
 from storlab.errors import UserError
 from storlab.grouping import grouped
-from storlab.report.document import Document
+from storlab.report.document import Block, Document, Group, Sentences, Table
 from storlab.report.formats.markdown import render_markdown
 from storlab.suites.ktap import Result, ktap_text, printed_in, read_ktap
 from storlab.suites.model import Outcome
 from storlab.suites.records.folder import SuiteRun
 from storlab.suites.report.documents import run_document
-from storlab.suites.report.text import render_text
 from storlab.suites.report.view import Row, View, tests_without_result, view_of
 from storlab.suites.zts_text import console_line, report, summary
-from storlab.text import plain
+from storlab.text import one_line, plain
+
+_MOST = 50  # lines or rows of a kind; the other formats have all
+
+
+def render_text(document: Document, *, answer_last: bool = False, titled: bool = True) -> str:
+    """Plain lines, however long: people search them, and programs of theirs read them.
+
+    ``answer_last``: it stands where the prompt comes.
+    """
+    title, answer = [one_line(document.title)] if titled else [], ["", *_lines(document.head, "")]
+    sections = []
+    for each in document.sections:
+        heads = ["", one_line(each.title)] if each.titled else [""]
+        sections += [*heads, *_lines(each.blocks, "  " if each.titled else "")]
+    return "\n".join([*title, *sections, *answer] if answer_last else [*title, *answer, *sections]) + "\n"
+
+
+def _lines(blocks: Iterable[Block], indent: str) -> Iterator[str]:
+    for block in blocks:
+        match block:
+            case Sentences():
+                yield from _some([one_line(line.text) for line in block.lines], indent)
+            case Table():
+                (_, *columns), rows = block.texts()
+                cells = [[one_line(cell) for cell in row] for row in (columns, *rows)]
+                widths = [max(map(len, column)) for column in zip(*cells[: _MOST + 1], strict=True)]
+                shown = (
+                    "  ".join(
+                        cell.rjust(width) if block.is_number(number) else cell.ljust(width)
+                        for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+                    ).rstrip()
+                    for row in cells
+                )
+                yield from (indent + next(shown), *_some(list(shown), indent))
+            case Group():
+                yield from ([indent + one_line(block.title)] if block.title else [])
+                yield from _lines(block.blocks, f"{indent}  ")
+
+
+def _some(lines: list[str], indent: str) -> Iterator[str]:
+    yield from (indent + line for line in lines[:_MOST])
+    if len(lines) > _MOST:
+        yield f"{indent}and {len(lines) - _MOST} more"
 
 
 def render_zts(view: View) -> str:
