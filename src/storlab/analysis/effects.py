@@ -36,7 +36,6 @@ from itertools import combinations, pairwise, product
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from storlab.analysis.data import Effects, LevelMean, Part, Share
 from storlab.analysis.design import MIN_ROUNDS, Design, Levels
@@ -137,18 +136,15 @@ def _effects(
         return answer((), means, *warnings, EffectsDoubt("chance"))
     terms, aliased = terms_of(chosen, factors)
     warnings += map(Aliased, aliased)
-    found = _fit_blocks(terms, logs, block) if split else _fit(terms, logs)
+    fitted = _columns(terms, logs)
+    found: Components | BlockComponents
+    if split:
+        table = np.empty((logs.rounds, logs.cells))
+        table[logs.round, logs.cell] = logs.values
+        found = fit_blocks(table, block, *fitted)
+    else:
+        found = fit(logs.values, logs.cell, logs.round, *fitted)
     return answer(_shares(terms, found, len(values)), means, *warnings)
-
-
-def _fit_blocks(terms: Sequence[Term], logs: _Logs, block: NDArray[np.int64]) -> BlockComponents:
-    table = np.empty((logs.rounds, logs.cells))
-    table[logs.round, logs.cell] = logs.values
-    return fit_blocks(table, block, *_columns(terms, logs))
-
-
-def _fit(terms: Sequence[Term], logs: _Logs) -> Components:
-    return fit(logs.values, logs.cell, logs.round, *_columns(terms, logs))
 
 
 def _columns(terms: Sequence[Term], logs: _Logs) -> tuple[Floats, list[slice]]:
@@ -218,7 +214,10 @@ def terms_of(levels: Sequence[Mapping[str, str]], factors: Sequence[str]) -> tup
     """
     alone = {name: _contrasts([cell[name] for cell in levels]) for name in factors}
     wanted: list[tuple[tuple[str, ...], Floats]] = [((name,), columns) for name, columns in alone.items()]
-    wanted += [((a, b), _products(alone[a], alone[b])) for a, b in combinations(factors, 2)]
+    wanted += [
+        ((a, b), (alone[a][:, :, None] * alone[b][:, None, :]).reshape(len(alone[a]), -1))
+        for a, b in combinations(factors, 2)
+    ]
     found: list[Term] = []
     aliased: list[tuple[str, ...]] = []
     spanned = np.ones((len(levels), 1))
@@ -240,7 +239,3 @@ def _contrasts(values: Sequence[str]) -> Floats:
     names = list(dict.fromkeys(values))
     coded = np.vstack([np.eye(len(names) - 1), -np.ones((1, len(names) - 1))])
     return np.asarray(coded[[names.index(value) for value in values]], dtype=np.float64)
-
-
-def _products(a: Floats, b: Floats) -> Floats:
-    return np.asarray((a[:, :, None] * b[:, None, :]).reshape(len(a), -1))

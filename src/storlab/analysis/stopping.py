@@ -241,16 +241,14 @@ def to_rest(summary: Summary, rule: Rule) -> dict[int, Rested]:
 
 
 def cells_of(comparison: Comparison, cells: Sequence[CellState]) -> Iterator[int]:
-    sides = grouped((_elsewhere(cell, comparison.factor), cell) for cell in cells)
+    sides = grouped(
+        (tuple(each for each in cell.levels.items() if each[0] != comparison.factor), cell) for cell in cells
+    )
     for levels, those in sides.items():
         found = {cell.levels.get(comparison.factor, ""): cell.cell for cell in those}
         if comparison.within.items() <= dict(levels).items():
             both = comparison.a in found and comparison.b in found
             yield from (found[comparison.a], found[comparison.b]) if both else ()
-
-
-def _elsewhere(cell: CellState, factor: str) -> tuple[tuple[str, str], ...]:
-    return tuple((name, level) for name, level in cell.levels.items() if name != factor)
 
 
 def _is_open(comparison: Comparison, rule: Rule) -> bool:

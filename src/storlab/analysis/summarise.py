@@ -65,7 +65,7 @@ def summarise(
     planned = plan(design, catalogue)
     then = {
         after: plan(design, _catalogue(*_until(after, recorded, done), states, design.declared))
-        for after in _stops(design)
+        for after in sorted({design.rests_after[cell] for cell, _ in design.cells if cell in design.rests_after})
     }
     values = [*value_keys(design, catalogue), *sweeps.keys(design, catalogue)]
     sides = _sides(recorded, done, [item for each in (planned, *then.values()) for item in each], values)
@@ -180,11 +180,6 @@ def _catalogue(
         found[cell][source, metric] = Trait.of(declared[source].find(metric), unit, better)
     unsupported = {s.cell: " ".join(s.reasons) for s in states if s.status == "unsupported"}
     return Catalogue(found, unsupported, {s.cell: s.reasons[0] for s in states if s.status == "failed" and s.reasons})
-
-
-def _stops(design: Design) -> list[int]:
-    known = {cell for cell, _ in design.cells}
-    return sorted({after for cell, after in design.rests_after.items() if cell in known})
 
 
 def _until(after: int, recorded: Recorded, done: pl.DataFrame) -> tuple[Recorded, pl.DataFrame]:

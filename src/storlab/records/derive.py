@@ -17,7 +17,6 @@ from storlab.tools.imported import Imported
 from storlab.units import shown
 
 if TYPE_CHECKING:
-    from storlab.study.cells import Cell
     from storlab.study.study import Study
 
 
@@ -41,14 +40,11 @@ def derive(run: RunFolder) -> Tables:
 
 def tables_of_study(manifest: Manifest, study: Study) -> Tables:
     cells = {cell.number: cell for cell in study.cells}
-    parsers = (part for cell in cells.values() for part in _parsers(cell))
+    loads = (load.workload for cell in cells.values() for load in cell.yielding)
+    parsers = [*loads, *(probe for cell in cells.values() for probe in cell.probes.values())]
     origin = kept.of_run(manifest, parsers)
     factors = tuple(factor.name for factor in study.factors)
     return Tables(cells, factors, origin, whiskers=study.model.whiskers)
-
-
-def _parsers(cell: Cell) -> list[object]:
-    return [*(load.workload for load in cell.yielding), *cell.probes.values()]
 
 
 def _keep(run: RunFolder, tables: Tables) -> None:

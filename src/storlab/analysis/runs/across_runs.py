@@ -65,7 +65,13 @@ def by_machine(
             continue
         asked = (each for each in merged.planned if each.question.key in keys)
         able = (each for each in asked if not each.problem and not each.waiting)
-        yield replace(merged, planned=tuple(_on(each, {key: name}) for each in able))
+        yield replace(
+            merged,
+            planned=tuple(
+                replace(each, question=replace(each.question, within={key: name, **each.question.within}))
+                for each in able
+            ),
+        )
 
 
 def _only(run: RunData, host: str) -> RunData | None:
@@ -75,10 +81,6 @@ def _only(run: RunData, host: str) -> RunData | None:
         return None
     metrics = run.metrics.join(trials.select("trial"), on="trial", how="semi", maintain_order="left")
     return replace(run, trials=trials, metrics=metrics)
-
-
-def _on(item: Planned, machine: Mapping[str, str]) -> Planned:
-    return replace(item, question=replace(item.question, within={**machine, **item.question.within}))
 
 
 # Levels of one run's own factor: what its report says of them, so that no other command says anything else.
@@ -190,7 +192,8 @@ def compare_runs(
     apart = {item.question.key for item, of, _ in cases if of is not None and of.elsewhere}
     alone = [*by_machine(runs, by, tuple(metrics), optional or {}, apart)] if apart else []
     cases += [case for one in alone for case in _cases(one)]
-    counted = [(_uncounted(item) if of is not None and of.refused else item) for item, of, _ in cases]
+    # Of what is refused nothing is said, so nothing can be wrong: it is asked of each machine instead.
+    counted = [(replace(item, counted=False) if of is not None and of.refused else item) for item, of, _ in cases]
     family = max(1, sum(item.counted for item in counted))
     alpha = 1 - merged.confidence
     asked = [(item, None if of is None else of.pairs) for item, (_, of, _) in zip(counted, cases, strict=True)]
@@ -248,11 +251,6 @@ def _cases(merged: Merged) -> Iterator[tuple[Planned, Sides | None, NotSteadyRun
     for item in merged.planned:
         answerable = not item.problem and not item.waiting
         yield item, _sides(item, merged) if answerable else None, _unsteady(item, merged)
-
-
-def _uncounted(item: Planned) -> Planned:
-    """Nothing is said of it, so nothing can be wrong; it is asked of each machine instead."""
-    return replace(item, counted=False)
 
 
 def _method(found: Sequence[RunComparison], confidence: float, family: int, *, varies: bool) -> RunsMethod:

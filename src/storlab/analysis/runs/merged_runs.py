@@ -76,12 +76,16 @@ def merge(
     Raises ``UserError`` where they don't fit together.
     """
     states = {run.name: _steady_state(run) for run in runs}
-    runs = [_as_reported(run, states[run.name].since) for run in runs]
+    starts = [(run, states[run.name].since) for run in runs]
+    runs = [run if n == 1 else replace(run, trials=run.trials.filter(pl.col("round") >= n)) for run, n in starts]
     factor = by or RUN
+    notes: tuple[SidesDiffer | WhiskersDiffer, ...]
     others, notes = _apart(runs, _other_factors(runs, by), by)
     primary = _primary(runs, metrics)
     places = dict.fromkeys(_place(run, levels, others, by) for run in runs for _, levels in run.design.cells)
     cells = {place: number for number, place in enumerate(places, start=1)}
+    numbers = [{cell: cells[_place(run, of, others, by)] for cell, of in run.design.cells} for run in runs]
+    offsets = _offsets(runs, by)
     levels = tuple(dict.fromkeys(chosen[0] for chosen in cells))
     if len(levels) < 2:
         raise UserError(f"there is nothing to compare: every run has only the level {levels[0]!r} of {factor}")
@@ -98,33 +102,29 @@ def merge(
         confidence=max(run.design.confidence for run in runs),
         min_rounds=max(run.design.min_rounds for run in runs),
         optional=optional,
-        silent=_silent(runs, cells, others, by),
+        silent=_silent(runs, numbers),
     )
-    catalogue, table, values, failed = _collect(runs, cells, others, by, metrics or (primary,))
+    catalogue, table, values, failed = _collect(runs, numbers, offsets, metrics or (primary,))
     _refuse_unknown(metrics, catalogue)
     lone = one_sided(design, factor, levels, metrics or (primary,))
     planned = (*(without(item, lone) for item in plan(design, catalogue)), *lone)
     if not planned:
         raise UserError("there is nothing to compare: the runs have no cell in common")
-    orders = {at: order for at, run in enumerate(runs) if (order := _order(run, cells, others, by))}
+    orders = {
+        at: [[number[cell] for cell in ran] for ran in run.design.order]
+        for at, (run, number) in enumerate(zip(runs, numbers, strict=True))
+        if run.design.order
+    }
     rules = design.confidence, design.min_rounds
     each = (item for run in runs for item in run.design.declared.items())
     declared = Declarations.union((source, tuple(specs)) for source, specs in each)
-    rests_after = _rests_after(runs, cells, others, by)
-    found = Merged(
-        factor,
-        levels,
-        primary,
-        *rules,
-        planned,
-        table,
-        values,
-        (*notes, *_whiskers_note(runs)),
-        orders,
-        failed,
-        declared,
-    )
+    rests_after: dict[int, dict[int, int]] = {}
+    for at, (run, number, offset) in enumerate(zip(runs, numbers, offsets, strict=True)):
+        for cell, last in run.design.rests_after.items():
+            rests_after.setdefault(number[cell], {})[at] = offset + last
     unsteady = {name: state.lacking for name, state in states.items() if state.lacking is not None}
+    found = Merged(factor, levels, primary, *rules, planned, table, values, (*notes, *_whiskers_note(runs)))
+    found = replace(found, orders=orders, failed=failed, declared=declared)
     return replace(found, rests_after=rests_after, unsteady=unsteady)
 
 
@@ -138,10 +138,6 @@ def _whiskers_note(runs: Sequence[RunData]) -> list[WhiskersDiffer]:
     specs = ((run.name, spec) for run in runs for specs in run.design.declared.values() for spec in specs)
     whiskers = {name: spec.whiskers for name, spec in specs if spec.whiskers}
     return [WhiskersDiffer(tuple(whiskers.items()))] if len(set(whiskers.values())) > 1 else []
-
-
-def _as_reported(run: RunData, since: int) -> RunData:
-    return run if since == 1 else replace(run, trials=run.trials.filter(pl.col("round") >= since))
 
 
 def _other_factors(runs: Sequence[RunData], by: str | None) -> tuple[str, ...]:
@@ -206,17 +202,8 @@ def _place(run: RunData, levels: Levels, others: Sequence[str], by: str | None) 
     return (run.name if by is None else levels[by], *(levels[name] for name in others))
 
 
-def _order(run: RunData, cells: Mapping[tuple[str, ...], int], others: Sequence[str], by: str | None) -> Order:
-    number = {cell: cells[_place(run, levels, others, by)] for cell, levels in run.design.cells}
-    return [[number[cell] for cell in ran] for ran in run.design.order]
-
-
 def _collect(
-    runs: Sequence[RunData],
-    cells: Mapping[tuple[str, ...], int],
-    others: Sequence[str],
-    by: str | None,
-    metrics: Sequence[str],
+    runs: Sequence[RunData], numbers: Sequence[Mapping[int, int]], offsets: Sequence[int], metrics: Sequence[str]
 ) -> tuple[
     Catalogue, dict[int, tuple[Sample, ...]], dict[tuple[int, int, int, str, str], float], dict[int, tuple[Place, ...]]
 ]:
@@ -227,24 +214,14 @@ def _collect(
     unsupported: dict[int, str] = {}
     why: dict[int, str] = {}
     failed: dict[int, tuple[Place, ...]] = {}
-    offsets = _offsets(runs, by)
-    for at, (run, offset) in enumerate(zip(runs, offsets, strict=True)):
-        number = {cell: cells[_place(run, levels, others, by)] for cell, levels in run.design.cells}
+    for at, (run, number, offset) in enumerate(zip(runs, numbers, offsets, strict=True)):
         done = _done(run)
         for row in done.iter_rows(named=True):
             start = row["started"]
             begin = None if start is None else start.timestamp()
             end = None if begin is None or row["duration"] is None else begin + row["duration"]
-            sample = Sample(
-                at,
-                offset + row["round"],
-                float("nan"),
-                begin,
-                end,
-                row["machine"] or "",
-                run.design.compared,
-                row.get("host") or "",
-            )
+            where = row["machine"] or "", run.design.compared, row.get("host") or ""
+            sample = Sample(at, offset + row["round"], float("nan"), begin, end, *where)
             table.setdefault(number[row["cell"]], []).append(sample)
             found.setdefault(number[row["cell"]], {})
         rows = run.metrics.filter(pl.col("node").is_null(), pl.col("job").is_null())
@@ -277,28 +254,14 @@ def _with_statistics(wanted: Set[Key], metrics: pl.DataFrame, declared: Declarat
     return pl.DataFrame(found, schema={"source": pl.String, "metric": pl.String}, orient="row")
 
 
-def _silent(
-    runs: Sequence[RunData], cells: Mapping[tuple[str, ...], int], others: Sequence[str], by: str | None
-) -> frozenset[tuple[int, str]]:
+def _silent(runs: Sequence[RunData], numbers: Sequence[Mapping[int, int]]) -> frozenset[tuple[int, str]]:
     own = [grouped(run.design.silent) for run in runs]
     having = grouped(
-        (cells[_place(run, levels, others, by)], set(names.get(cell, ())))
-        for run, names in zip(runs, own, strict=True)
-        for cell, levels in run.design.cells
+        (here, set(names.get(cell, ())))
+        for number, names in zip(numbers, own, strict=True)
+        for cell, here in number.items()
     )
     return frozenset((cell, name) for cell, each in having.items() for name in set.intersection(*each))
-
-
-def _rests_after(
-    runs: Sequence[RunData], cells: Mapping[tuple[str, ...], int], others: Sequence[str], by: str | None
-) -> dict[int, dict[int, int]]:
-    found: dict[int, dict[int, int]] = {}
-    for at, (run, offset) in enumerate(zip(runs, _offsets(runs, by), strict=True)):
-        rests = run.design.rests_after
-        for cell, levels in run.design.cells:
-            if cell in rests:
-                found.setdefault(cells[_place(run, levels, others, by)], {})[at] = offset + rests[cell]
-    return found
 
 
 def _offsets(runs: Sequence[RunData], by: str | None) -> list[int]:
