@@ -93,6 +93,18 @@ def announced(folder: Path, undo: str) -> int:
     return sum(orjson.loads(line).get("undo") == undo for line in lines)
 
 
+def test_a_layout_has_one_unit_for_what_is_kept_whatever_stands_on_it_and_names_owners_as_parts_are_named() -> None:
+    levels = '[factors.fs]\na = { layer = "mkfs", type = "ext4" }\nb = { layer = "mkfs", type = "xfs" }'
+    found = cells(f'{KEPT}, {{ layer = "loop" }}, "{{fs}}", {{ layer = "mount" }}', levels)
+    kept = [[unit.identity for unit in cell.units if unit.links and unit.keep == "run"] for cell in found]
+    assert kept[0] == kept[1] and len(kept[0]) == 1
+    assert found[0].layout.tops["host", MAIN] is not found[1].layout.tops["host", MAIN]
+    more = '[nodes.host.extra]\none = { stack = [{ layer = "directory" }] }\n'
+    more += 'two = { stack = [{ layer = "directory" }], count = 2 }'
+    (cell,) = cells('{ layer = "directory" }', more)
+    assert [unit.owner for unit in cell.units if unit.links] == ["host", "host-one", "host-two-1", "host-two-2"]
+
+
 @in_a_run
 async def test_cells_share_the_parts_that_are_kept_and_each_has_its_own_of_the_rest(setups: Setups) -> None:
     one, other = cells(
