@@ -160,7 +160,9 @@ def own_kernel(cache: Cache, kernel: Path, modules: Path | None, root: OwnRoot |
         )
     wanted = (*recipe.EARLY_MODULES, *(recipe.OWN_ROOT_MODULES if root else ()))
     merged = root is None or root.merged
-    builtin = modules or _build_tree(kernel)
+    # The folder that the kernel was built in, if it still lies there (arch/x86/boot/bzImage), says what is built in.
+    trees = (folder for folder in [*kernel.resolve().parents][:4] if (folder / "modules.builtin.modinfo").is_file())
+    builtin = modules or next(trees, None)
     contents = [
         digest_of_file(kernel),
         modules and _of_tree(modules),
@@ -187,12 +189,6 @@ def own_kernel(cache: Cache, kernel: Path, modules: Path | None, root: OwnRoot |
         return about_modules(modules.name, known, kernel=modules.name)
 
     return own_part(cache, f"own-kernel-{key}", make)
-
-
-def _build_tree(kernel: Path) -> Path | None:
-    """The folder that the kernel was built in, if it still lies there: it says what is built in."""
-    parents = list(kernel.resolve().parents)[:4]  # arch/x86/boot/bzImage
-    return next((parent for parent in parents if (parent / "modules.builtin.modinfo").is_file()), None)
 
 
 def own_root(cache: Cache, root: Path) -> OwnRoot:

@@ -121,7 +121,9 @@ def measurements(outputs: Sequence[Output], notes: Sequence[Sequence[str]]) -> l
     """
     counted = _counted([output.counts for output in outputs])
     values: list[list[Value]] = [[] for _ in outputs]
-    for trace, value in _values(counted):
+    of_traces = ((int(str(trace)), value) for (trace,), value in ratios_by(counted.requests, [_TRACE]))
+    found = (_totals(counted), of_traces, _below(counted.requests), _others(counted), _times(counted.latency))
+    for trace, value in chain(*found):
         values[trace].append(value)
     metrics = _cut(metric_frame(chain(*values)), [len(each) for each in values])
     frames = (_by_trace(frame, len(outputs)) for frame in (_histograms(counted), counted.requests))
@@ -130,7 +132,7 @@ def measurements(outputs: Sequence[Output], notes: Sequence[Sequence[str]]) -> l
             metrics=own,
             histograms=histograms,
             requests=requests,
-            warnings=(*said, *_hook(output.started), *_without(output.started.without), *output.warnings()),
+            warnings=(*said, *_cautions(output.started), *output.warnings()),
             facts=_facts(output.started),
         )
         for output, said, own, histograms, requests in zip(outputs, notes, metrics, *frames, strict=True)
@@ -168,20 +170,12 @@ def _facts(started: Started) -> dict[str, object]:
     return facts | ({"without": list(started.without)} if started.without else {})
 
 
-def _hook(started: Started) -> tuple[str, ...]:
-    if started.hook == _BTF:
-        return ()
-    why = f": {started.reason}" if started.reason else ""
-    return (f"block I/O was counted at the classic tracepoints, which costs more for each request{why}",)
-
-
-def _values(counted: _Counted) -> Iterator[_Numbered]:
-    of_traces = ((int(str(trace)), value) for (trace,), value in ratios_by(counted.requests, [_TRACE]))
-    return chain(_totals(counted), of_traces, _below(counted.requests), _others(counted), _times(counted.latency))
-
-
-def _without(events: Sequence[str]) -> tuple[str, ...]:
-    return (f"this kernel does not report {', '.join(events)}: there are no counts of these",) if events else ()
+def _cautions(started: Started) -> Iterator[str]:
+    if started.hook != _BTF:
+        why = f": {started.reason}" if started.reason else ""
+        yield f"block I/O was counted at the classic tracepoints, which costs more for each request{why}"
+    if started.without:
+        yield f"this kernel does not report {', '.join(started.without)}: there are no counts of these"
 
 
 def _totals(counted: _Counted) -> Iterator[_Numbered]:

@@ -195,7 +195,8 @@ def within(output: Output, start: float, end: float) -> Watched:
             f"after the last sample of each is missing{f' ({output.started.reason})' if output.started.reason else ''}"
         )
     _gauges(totals, chosen)
-    totals.counters = _counters(output.started.counters, begun.sample, ended.sample)
+    pairs = zip(output.started.counters, begun.sample.counters, ended.sample.counters, strict=False)
+    totals.counters = {name: new - old for name, old, new in pairs if old is not None and new is not None}
     totals.acks = acks_of(moment.sample for moment in chosen[1:])
     _disks(totals, begun.sample, ended.sample)
     return Watched(totals, chosen, tuple(warnings))
@@ -217,11 +218,6 @@ def _gauges(totals: Totals, chosen: Sequence[Moment]) -> None:
             if each.state in _OPEN and (old is None or old.numbers.bytes_sent < each.numbers.bytes_sent):
                 totals.rtts.append(each.numbers.rtt * _MICROSECOND)
                 totals.cwnds.append(each.numbers.cwnd)
-
-
-def _counters(names: Sequence[str], first: Sample, last: Sample) -> dict[str, int]:
-    pairs = zip(names, first.counters, last.counters, strict=False)
-    return {name: after - before for name, before, after in pairs if before is not None and after is not None}
 
 
 def _disks(totals: Totals, first: Sample, last: Sample) -> None:

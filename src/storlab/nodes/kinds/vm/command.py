@@ -103,6 +103,7 @@ def command(spec: GuestSpec, files: Files, *, memory: Memory | None = None, inco
     """The argv. With ``incoming`` the guest is a copy of a saved one, and its own devices come over QMP."""
     hardware = spec.hardware
     restorable = memory is not None
+    cores = f",sockets={hardware.sockets},cores={hardware.cpus // hardware.sockets}"
     own = NO_DEVICES if restorable else spec.all_devices
     on_ports = own.on_ports(spec.port_names()) if hardware.machine == "q35" else own
     json = Emulator(hardware.emulator, spec.qemu).takes_json
@@ -118,7 +119,7 @@ def command(spec: GuestSpec, files: Files, *, memory: Memory | None = None, inco
         *("-accel", "kvm" if spec.accelerator == "kvm" else "tcg,thread=multi"),
         *("-machine", _machine(spec)),
         *("-cpu", spec.cpu),
-        *("-smp", _cpus(hardware)),
+        *("-smp", f"{hardware.cpus}{cores if hardware.sockets > 1 else ''}"),
         *("-m", f"{hardware.memory // 1024**2}M"),
         *(_numa_nodes(hardware) if hardware.numa_nodes > 1 else ("-object", _memory(spec, memory))),
         # A guest that panics reboots (panic=-1), and that ends QEMU: nothing hangs, and the console tells why.
@@ -153,11 +154,6 @@ def _machine(spec: GuestSpec) -> str:
     }
     whole = ",memory-backend=memory" if spec.hardware.numa_nodes == 1 else ""
     return f"{options[spec.hardware.machine]}{whole}"
-
-
-def _cpus(hardware: Hardware) -> str:
-    cores = hardware.cpus // hardware.sockets
-    return str(hardware.cpus) if hardware.sockets == 1 else f"{hardware.cpus},sockets={hardware.sockets},cores={cores}"
 
 
 def _numa_nodes(hardware: Hardware) -> list[str]:

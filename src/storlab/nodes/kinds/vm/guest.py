@@ -114,7 +114,9 @@ async def running_guest(
         stack.push_async_callback(causes.end)
         if saved is not None:
             await _restore(qmp, spec, saved)
-        connection = await _agent(files.agent, spec, causes)
+        reader, writer = await asyncio.open_unix_connection(str(files.agent))
+        writer.write(preamble())  # at the very last moment, since it carries the time
+        connection = Connection(spec.name, reader, writer, patience=spec.hardware.silence, why=causes.name)
         stack.push_async_callback(connection.close)
         causes.on_disk_error = connection.give_up
         try:
@@ -155,12 +157,6 @@ def preamble() -> bytes:
     little entropy, and a clock that counts whole seconds. ``docs/reference/agent-protocol.md`` defines these bytes.
     """
     return MAGIC + struct.pack(">Q", time.time_ns()) + os.urandom(ENTROPY)
-
-
-async def _agent(path: Path, spec: GuestSpec, causes: Causes) -> Connection:
-    reader, writer = await asyncio.open_unix_connection(str(path))
-    writer.write(preamble())  # at the very last moment, since it carries the time
-    return Connection(spec.name, reader, writer, patience=spec.hardware.silence, why=causes.name)
 
 
 async def _settle_in(node: Node, spec: GuestSpec) -> None:
