@@ -25,7 +25,7 @@ from storlab.nodes.identity import Machine, NodeIdentity
 from storlab.records.derive import derive
 from storlab.records.manifest import Manifest, write_manifest
 from storlab.report.language.say import say
-from storlab.report.model.unequal import unequal_sentences
+from storlab.report.model.input import unequal_sentences
 from storlab.run.machine import machine_for
 from storlab.run.permissions import Permissions
 from storlab.run.recovery import reclaim

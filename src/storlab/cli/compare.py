@@ -149,7 +149,7 @@ def _names(paths: Sequence[Path]) -> list[str]:
 def _unequal(seen: Mapping[str, Seen]) -> list[str]:
     """What was set otherwise in one run than in another, and within each."""
     from storlab.analysis.unequal import among_runs
-    from storlab.report.model.unequal import unequal_sentences
+    from storlab.report.model.input import unequal_sentences
 
     own = (f"{name}: {said}" for name, of in seen.items() for said in unequal_sentences(of.unequal(), ()))
     return [*unequal_sentences(among_runs(seen), ()), *own]

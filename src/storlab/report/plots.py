@@ -17,7 +17,7 @@ from storlab.reading import read_file
 from storlab.records.run_folder import RunFolder
 
 if TYPE_CHECKING:
-    from storlab.report.charts.sweeps.data import Group
+    from storlab.report.charts.sweep_panels import Group
     from storlab.report.charts.theme import Chart
 
 
@@ -50,8 +50,8 @@ class Plots:
 
     def curve(self, metric: str, factor: str = "", *, where: dict[str, str] | None = None, source: str = "") -> Chart:
         """``metric`` over ``factor`` with intervals, a line for each level of one other. By default the first sweep."""
-        from storlab.report.charts.sweeps.data import curve
-        from storlab.report.charts.sweeps.draw import curve_chart
+        from storlab.report.charts.curves import curve_chart
+        from storlab.report.charts.sweep_panels import curve
 
         sweep = self._sweep(factor)
         group, key = self._group(sweep, where or {}), self._key(metric, source)
@@ -62,8 +62,8 @@ class Plots:
         self, metric: str, across: str, down: str, *, where: dict[str, str] | None = None, source: str = ""
     ) -> Chart:
         """``metric`` by two factors."""
-        from storlab.report.charts.sweeps.data import levels_of
-        from storlab.report.charts.sweeps.draw import heat_map_chart
+        from storlab.report.charts.curves import heat_map_chart
+        from storlab.report.charts.sweep_panels import levels_of
 
         key, chosen = self._key(metric, source), where or {}
         columns, lines = (levels_of(self._sweep(factor)) for factor in (across, down))
@@ -87,8 +87,8 @@ class Plots:
         source: str = "",
     ) -> Chart:
         """Latency against throughput along the first sweep, with the knee of each line marked."""
-        from storlab.report.charts.sweeps.data import curve, knees_of, marks_of
-        from storlab.report.charts.sweeps.draw import hockey_stick_chart
+        from storlab.report.charts.curves import hockey_stick_chart
+        from storlab.report.charts.sweep_panels import curve, knees_of, marks_of
 
         group, keys = self._group(self._sweep(""), where or {}), ["line", "label"]
         load, _ = self._key(throughput, source)
@@ -106,7 +106,7 @@ class Plots:
 
     def cdf(self, latency: str = "latency", *, where: dict[str, str] | None = None, source: str = "") -> Chart:
         """The share of operations that took no longer than so long; a line a cell."""
-        from storlab.report.charts.sweeps.draw import cdf_chart
+        from storlab.report.charts.curves import cdf_chart
 
         curves, names = self._curves(latency, where or {}, source)
         return _finished(cdf_chart(curves, latency, names))
@@ -161,7 +161,7 @@ class Plots:
         return found
 
     def _group(self, sweep: Sweep, where: dict[str, str]) -> Group:
-        from storlab.report.charts.sweeps.data import groups
+        from storlab.report.charts.sweep_panels import groups
 
         lines = tuple(line for line in sweep.lines if where.items() <= line.levels.items())
         found = list(groups(Sweep(sweep.factor, sweep.unit, lines))) if lines else []

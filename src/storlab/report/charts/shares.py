@@ -1,8 +1,8 @@
-"""Which sizes a set-up's block requests have, all set-ups below each other: what goes below the unit leaps out.
+"""Shares as areas: which sizes the block requests of set-ups have, and where CPUs were.
 
-A row a set-up, a column a power of two, in each square the share of requests in per cent. Orange is below the unit,
-blue is not; squares are darker the more there is, in steps of a factor of ten, so that one request in ten thousand is
-seen as well as half of them. The numbers in the squares say the same, for those who see no such colours.
+Sizes: a row a set-up, a column a power of two, in each square the share of requests in per cent. Orange is below the
+unit, blue is not; squares are darker the more there is, in steps of a factor of ten, so that one request in ten
+thousand is seen as well as half of them. The numbers in the squares say the same, for those who see no such colours.
 """
 
 from __future__ import annotations

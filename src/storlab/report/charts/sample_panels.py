@@ -16,8 +16,10 @@ import polars as pl
 from storlab.analysis import variability as within
 from storlab.metrics import percentile_name
 from storlab.report.charts.panel import Combination, Panel, file_stem, panel
-from storlab.report.charts.theme import Chart, seconds_axis
-from storlab.report.charts.variability.drawn import (
+from storlab.report.charts.samples import (
+    Axes,
+    Clock,
+    Sampled,
     box_chart,
     boxes_chart,
     course_chart,
@@ -25,11 +27,12 @@ from storlab.report.charts.variability.drawn import (
     factor_chart,
     histogram_chart,
     quantiles_chart,
+    sampled,
     series_chart,
     variance_chart,
     with_checkpoints,
 )
-from storlab.report.charts.variability.sampled import Axes, Clock, Sampled, sampled
+from storlab.report.charts.theme import Chart, seconds_axis
 from storlab.report.language import format as fmt
 from storlab.report.language import words
 from storlab.report.model.input import ReportInput

@@ -1,1 +1,0 @@
-"""Charts of sweeps: curves, heat maps, and latency against throughput."""
