@@ -14,6 +14,7 @@ from layers.database import with_mysql
 from layers.database.test_databases import SERVERS, asked, site, started
 from layers.sites import Ground
 from storlab.errors import CommandFailed, TrialError
+from storlab.findings.runs import BegunAgain
 from storlab.layers.database.data_set import sql
 from storlab.layers.resources import Server
 from storlab.reach import reaching
@@ -52,9 +53,9 @@ def test_errors_that_sysbench_ignores_are_counted_and_many_fail_the_trial(tmp_pa
         SysbenchWorkload(max_ignored_errors=0.001).parse(tmp_path)
     found = FIVE.parse(tmp_path)
     assert found.totals()["errors.ignored"] == 7
-    assert [warning.rpartition(": ")[2] for warning in found.warnings] == ["7 of 1391"]
+    assert found.found == (BegunAgain(((7, 1391),)),)
     left(tmp_path, DONE, stdout=text)
-    assert FIVE.parse(tmp_path).warnings == ()
+    assert FIVE.parse(tmp_path).found == () == FIVE.parse(tmp_path).warnings
     with pytest.raises(TrialError, match=r"sysbench ran for 5\.\d+ s of the 20 s that it was asked for"):
         SysbenchWorkload().parse(tmp_path)
     with pytest.raises(TrialError, match="sysbench had 4 of the 16 clients that it was asked for"):

@@ -215,7 +215,11 @@ async def crash_check(
         async with open_session(run, observer.notify, permissions) as session:
             plan = await make_plan(study, session, asked.seed, (1, 1))
             plan.refuse_empty()
-            _refuse_full(folder)
+            try:
+                folder.mkdir(parents=True, mode=0o700, exist_ok=True)
+                make_private(folder)
+            except OSError as error:
+                raise UserError(f"{folder} can't be used for the check: {error.strerror}") from None
             with new_run_folder(folder / RECORDS) as holding:
                 records = holding.named
                 begin_run(holding, await new_manifest(run, session, plan))
@@ -251,12 +255,3 @@ def read_result(folder: Path) -> CrashResult | None:
         return msgspec.json.decode(data, type=CrashResult)
     except (ValueError, RecursionError, msgspec.MsgspecError) as error:
         raise RecordsError(f"{path} is not what a crash check writes: {error}") from None
-
-
-def _refuse_full(folder: Path) -> None:
-    """Raises ``UserError`` where the folder cannot be a new one."""
-    try:
-        folder.mkdir(parents=True, mode=0o700, exist_ok=True)
-        make_private(folder)
-    except OSError as error:
-        raise UserError(f"{folder} can't be used for the check: {error.strerror}") from None

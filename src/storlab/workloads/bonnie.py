@@ -186,12 +186,10 @@ class BonnieWorkload(Workload):
         size = f"{self.size // _MIB}:{self.chunk}:{self.seeks}:{self.seekers}" if self.size else "0"
         fast = ["-f"] if self.fast else [f"-f{self.per_character // _MIB}"]
         flags = [flag for flag, given in (("-D", self.direct), ("-b", self.sync)) if given]
-        return ["-q", "-m", "storlab", "-r", "0", "-s", size, "-n", self._number(), *fast, *flags, "-z", str(seed)]
-
-    def _number(self) -> str:
         of = self.files
         # Without a chunk of its own: given the chunk of the tests of data, 2.00a ruins its heap and aborts.
-        return "0" if of is None else f"{of.number}:{of.max}:{of.min}:{of.directories}"
+        number = "0" if of is None else f"{of.number}:{of.max}:{of.min}:{of.directories}"
+        return ["-q", "-m", "storlab", "-r", "0", "-s", size, "-n", number, *fast, *flags, "-z", str(seed)]
 
     async def prepare(self, place: RunContext) -> None:
         root = _root(place)

@@ -275,11 +275,9 @@ class CommandWorkload(Workload):
             moved += number if rule.quantity else 0
             values.append(rule.declared.value(number))
         self._refuse_less(ended, moved)
-        return Measurements(metric_frame(values), warnings=self._too_short(ended))
-
-    def _too_short(self, ended: ExitRecord) -> tuple[str, ...]:
-        """Of a command that measures nothing itself, its time is the answer."""
-        return (_MOSTLY_START,) if ended.elapsed < _START and not self.metrics else ()
+        # Of a command that measures nothing itself, its time is the answer.
+        too_short = ended.elapsed < _START and not self.metrics
+        return Measurements(metric_frame(values), warnings=(_MOSTLY_START,) if too_short else ())
 
     def _refuse_less(self, ended: ExitRecord, moved: float) -> None:
         least, shortest = self.expect.bytes, self.expect.min_time

@@ -62,7 +62,10 @@ def read_results(raw: Path) -> Measurements:
     if not ended.ok:
         raise unfinished("the ledger", ended, said)
     commits = read_commits(bytes_of(raw / NAME), str(raw / NAME))
-    histogram = _histogram(commits.latencies)
+    # Bins one nanosecond wide lose nothing.
+    counts = sorted(Counter(round(each / _NS) for each in commits.latencies).items())
+    rows = [(None, _LATENCY, ns * _NS, (ns + 1) * _NS, count) for ns, count in counts]
+    histogram = pl.DataFrame(rows, schema=HISTOGRAM_COLUMNS, orient="row")
     count = len(commits.latencies)
     numbers = {
         "commit.count": count,
@@ -85,13 +88,6 @@ def read_commits(data: bytes, source: str = "") -> Commits:
         return msgspec.json.decode(data, type=Commits)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise ParseError(re.sub(r"\s+", " ", str(error)), source) from None
-
-
-def _histogram(latencies: list[float]) -> pl.DataFrame:
-    """Bins one nanosecond wide, which lose nothing."""
-    counts = sorted(Counter(round(each / _NS) for each in latencies).items())
-    rows = [(None, _LATENCY, ns * _NS, (ns + 1) * _NS, count) for ns, count in counts]
-    return pl.DataFrame(rows, schema=HISTOGRAM_COLUMNS, orient="row")
 
 
 _PROGRAM = "ledger.py"

@@ -17,7 +17,7 @@ from pydantic import Field, StringConstraints, model_validator
 from storlab.allowed import allowed
 from storlab.errors import CommandFailed, ParseError, TimedOut, TrialError
 from storlab.findings.runs import BegunAgain
-from storlab.layers.database.base import DatabaseLayer
+from storlab.layers.database.base import DatabaseLayer, as_written
 from storlab.layers.database.data_set import DIALECTS, sysbench_options
 from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import PERCENTILES, MetricSpec, by_name, percentile_name
@@ -170,14 +170,10 @@ class SysbenchWorkload(DatabaseWorkload):
         rows = self.rows or server.data.get("rows")
         own = {"tables": tables, "table-size": rows, "rand-type": self.distribution, "rand-seed": place.seed % 2**31}
         given = {**{name: value for name, value in own.items() if value is not None}, **self.options}
-        spelled = [f"--{name.replace('_', '-')}={_word(value)}" for name, value in given.items()]
+        spelled = [f"--{name.replace('_', '-')}={as_written(value)}" for name, value in given.items()]
         limits = [f"--threads={self.threads}", "--events=0", *([f"--rate={self.rate:g}"] if self.rate else [])]
         ignored = [_IGNORED] if server.dialect in ("mariadb", "mysql") else []
         return ["sysbench", self.script or self.test, *sysbench_options(server), *ignored, *limits, *spelled]
 
     def parse(self, raw: Path) -> Measurements:
         return self.refuse_less(read_results(raw, self.max_ignored_errors), "time", "threads")
-
-
-def _word(value: str | int | bool) -> str:
-    return ("on" if value else "off") if isinstance(value, bool) else str(value)

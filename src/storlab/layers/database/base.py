@@ -54,7 +54,7 @@ _FOLLOWS = re.compile(
 """What is said because of another error, after it."""
 
 
-def _as_written(value: object) -> object:
+def as_written(value: Any) -> Any:
     if isinstance(value, bool):
         return "on" if value else "off"
     return str(value) if isinstance(value, int | float) else value
@@ -65,7 +65,7 @@ SettingName = Annotated[str, options_of("the server"), StringConstraints(pattern
 SettingValue = Annotated[
     str,
     options_of("the server"),
-    BeforeValidator(_as_written, json_schema_input_type=str | int | float | bool),
+    BeforeValidator(as_written, json_schema_input_type=str | int | float | bool),
     StringConstraints(pattern=r"^[A-Za-z0-9_.,:=+%-]{1,200}$"),
 ]
 Settings = dict[SettingName, SettingValue]

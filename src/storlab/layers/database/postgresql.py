@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from storlab.errors import TrialError
-from storlab.layers.database.base import DatabaseLayer, answer_of, version_of
+from storlab.layers.database.base import DatabaseLayer, answer_of, as_written, version_of
 from storlab.layers.database.data_set import DATABASE, OWNER, USER, sql
 from storlab.layers.resources import Server
 from storlab.layers.server.base import ServerContext
@@ -127,12 +127,12 @@ class PostgresqlLayer(DatabaseLayer):
     def wanted(self) -> dict[str, str]:
         return {
             "max_connections": "1000",
-            "min_wal_size": _size(min(self.wal_size, 80 * 1024**2)),
+            "min_wal_size": f"{min(self.wal_size, 80 * 1024**2) // 1024}kB",
             **self.settings,
-            "full_page_writes": _word(self.full_page_writes),
-            "shared_buffers": _size(self.pool),
-            "max_wal_size": _size(self.wal_size),
-            "synchronous_commit": _word(self.flush_at_commit),
+            "full_page_writes": as_written(self.full_page_writes),
+            "shared_buffers": f"{self.pool // 1024}kB",
+            "max_wal_size": f"{self.wal_size // 1024}kB",
+            "synchronous_commit": as_written(self.flush_at_commit),
             "wal_sync_method": self.flush_method,
             "checkpoint_timeout": f"{round(self.checkpoint_timeout)}s",
         }
@@ -170,12 +170,3 @@ class PostgresqlLayer(DatabaseLayer):
             node, sql(server, f"SELECT name, current_setting(name) FROM pg_settings WHERE name IN ({names})")
         )
         return dict(line.split("\t", 1) for line in said.splitlines() if "\t" in line)
-
-
-def _word(value: bool) -> str:
-    return "on" if value else "off"
-
-
-def _size(size: int) -> str:
-    """In its own unit, of 1024 bytes."""
-    return f"{size // 1024}kB"

@@ -23,7 +23,6 @@ from storlab.layers.resources import Dir, Resource
 from storlab.measurements import Measurements
 from storlab.metrics import MetricSpec
 from storlab.nodes.needs import Needs
-from storlab.nodes.node import Exit
 from storlab.units import Duration, Size, size_text
 from storlab.workloads.base import Launch, OptionError, RunContext, Work, Workload
 from storlab.workloads.files.options import Directories, Fsync, Sizes, check_directories, declared
@@ -138,7 +137,10 @@ class FilesWorkload(Workload):
             return
         unmeasured = {"phases": ["create"], "fsync": "none", "end_sync": True, "phase_limit_ns": None}
         launch = await self._written(place, "layout.json", unmeasured)
-        _judge(await place.node.run(launch.argv, cwd=launch.cwd, check=False), place)
+        ended = await place.node.run(launch.argv, cwd=launch.cwd, check=False)
+        if not ended.ok:
+            raise_failure(ended.stdout, "layout")
+            ended.check(place.node.name)
 
     async def launch(self, place: RunContext) -> Launch:
         return await self._written(place, "spec.json", {})
@@ -171,10 +173,3 @@ class FilesWorkload(Workload):
 
 def _root(place: RunContext) -> str:
     return f"{place.path.rstrip('/')}/storm-{place.name}"
-
-
-def _judge(ended: Exit, place: RunContext) -> None:
-    """Raise what the agent says of a layout that failed."""
-    if not ended.ok:
-        raise_failure(ended.stdout, "layout")
-        ended.check(place.node.name)
