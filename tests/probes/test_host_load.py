@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storlab.errors import ParseError
+from storlab.findings.runs import TooFewSamples
 from storlab.measurements import Measurements
 from storlab.probes.base import ProbeRecord, Window
 from storlab.probes.host_load import HostLoadProbe
@@ -100,7 +101,7 @@ def test_a_series_begins_with_the_phase_and_too_few_samples_are_a_warning_not_a_
     (raw / NAME).write_bytes(b"".join(TRIAL.splitlines(keepends=True)[:2]))
     measured = HostLoadProbe().parse(ProbeRecord(raw, WINDOW, Subject(group="host")))
     assert measured.metrics.is_empty()
-    assert measured.warnings == ("host-load: too few samples in the measured phase",)
+    assert measured.found == (TooFewSamples("host-load"),)
 
 
 @given(st.integers(0, len(TRIAL)))

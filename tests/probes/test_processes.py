@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from storlab.findings.runs import TooFewSamples
 from storlab.probes.base import ProbeRecord, Window
 from storlab.probes.processes import ProcessesProbe
 from storlab.probes.procfs import ProcessStat, parse_process_stat, parse_resident
@@ -80,7 +81,7 @@ def test_a_guest_that_was_never_seen_is_a_warning_and_a_machine_without_guests_s
     samples = [(9.5 + s, {"vm-1": GONE, "vm-2": looks(72, 50 * s)}) for s in range(12)]
     measured = ProcessesProbe().parse(write(tmp_path, {"vm-1": 71, "vm-2": 72}, samples))
     assert measured.totals()["guests.cpu"] == pytest.approx(0.5)
-    assert measured.warnings == ("processes: too few samples of vm-1's QEMU in the measured phase",)
+    assert measured.found == (TooFewSamples("processes", "vm-1's QEMU"),)
     measured = ProcessesProbe().parse(ProbeRecord(tmp_path, WINDOW, Subject(group="host")))
     assert measured.metrics.is_empty()
     assert measured.warnings == ()

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storlab.errors import ParseError
+from storlab.findings.runs import TooFewSamples
 from storlab.measurements import Measurements
 from storlab.probes.base import ProbeRecord, Window
 from storlab.probes.sampling import NAME
@@ -112,7 +113,7 @@ def test_without_a_transaction_group_or_samples_there_are_no_numbers_of_any(tmp_
     assert found.totals()["txg.count"] == 0 and "txg.sync.mean" not in found.totals()
     assert found.warnings[0].endswith("came to an end in the measured phase, so there are no times of any")
     found = ZfsProbe().parse(record(tmp_path, HEAD + LOOKS[0]))
-    assert (found.metrics.height, found.warnings) == (0, ("zfs: too few samples in the measured phase",))
+    assert (found.metrics.height, found.found) == (0, (TooFewSamples("zfs"),))
 
 
 def test_queues_and_waits_are_means_over_the_intervals_of_the_measured_phase(tmp_path: Path) -> None:

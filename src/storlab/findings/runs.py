@@ -134,6 +134,13 @@ class NotMerged(Finding, frozen=True):
     source: str
 
 
+class TooFewSamples(Finding, frozen=True):
+    """A probe has fewer than two samples in the measured phase, of all that it watched or of one thing."""
+
+    probe: str
+    of: str = ""
+
+
 class NoCheckpoint(Finding, frozen=True):
     """No checkpoint of the database began while the load ran, so there is no dip of one."""
 

@@ -17,6 +17,7 @@ import polars as pl
 from pydantic import Field
 
 from storlab.errors import ParseError
+from storlab.findings.runs import TooFewSamples
 from storlab.limits import RECORD
 from storlab.measurements import SERIES_COLUMNS, Measurements, empty, metric_frame
 from storlab.metrics import MetricSpec, Value
@@ -131,13 +132,13 @@ class CountersProbe(AgentProbe):
     def parse(self, record: ProbeRecord) -> Measurements:
         notes, loads, path = list(read_notes(record.raw)), read_loads(record.raw), record.raw / self.output
         without = dict(reason for each in loads for reason in each.without.items())
-        values, series = list(_of_loads(loads)), empty(SERIES_COLUMNS)
+        values, series, few = list(_of_loads(loads)), empty(SERIES_COLUMNS), tuple[TooFewSamples, ...]()
         if path.exists():
             started, samples = read_output(path)
             without |= started.without
             samples = around(samples, record.window)
             if len(samples) < 2:
-                notes.append("counters: too few samples in the measured phase")
+                few = (TooFewSamples(self.kind),)
             else:
                 values += _between(samples[0], samples[-1])
                 points = list(_series(samples, record.window.start))
@@ -147,6 +148,7 @@ class CountersProbe(AgentProbe):
             series=series,
             warnings=(*notes, *_uncounted(without)),
             facts={"without": dict(sorted(without.items()))} if without else {},
+            found=few,
         )
 
     def derive(self, seen: Seen) -> Iterator[Value]:

@@ -15,6 +15,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from storlab.errors import ParseError
+from storlab.findings.runs import TooFewSamples
 from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import BACKING as KIND
 from storlab.metrics import MetricSpec
@@ -128,7 +129,7 @@ class StallsProbe(Probe):
         inside = [each for each in samples if window.start <= each.t <= window.end]
         by_disk = [looks for disk in record.subject.disks if len(looks := looks_at(inside, disk)) > 1]
         if not by_disk:
-            return Measurements(warnings=("stalls: the measured phase was too short to watch",))
+            return Measurements(found=(TooFewSamples(self.kind),))
         stalls = [stall for looks in by_disk for stall in find_stalls(looks)]
         idle = [s.length for s in stalls if not s.waiting]
         waited = [s.length for s in stalls if s.waiting]

@@ -10,6 +10,7 @@ from typing import ClassVar
 import polars as pl
 from pydantic import Field
 
+from storlab.findings.runs import TooFewSamples
 from storlab.measurements import SERIES_COLUMNS, Measurements, metric_frame
 from storlab.metrics import TARGET, MetricSpec, Value, by_name
 from storlab.probes.base import Probe, ProbeContext, ProbeRecord
@@ -113,12 +114,13 @@ class HostLoadProbe(Probe):
         points = [point for before, after in pairwise(snapshots) for point in _between(before, after, disks)]
         shifted = [(None, metric, t - window.start, value, unit) for t, metric, value, unit in points]
         series = pl.DataFrame(shifted, schema=SERIES_COLUMNS, orient="row")
-        warnings = [] if len(snapshots) > 1 else ["host-load: too few samples in the measured phase"]
+        warnings = list[str]()
         if len(record.subject.sharing) > 1:
             nodes = ", ".join(record.subject.sharing)
             warnings.append(f"host-load: {nodes} share one kernel, whose interrupts, softirqs and CPU time are of all")
         values = list(_totals(snapshots, disks)) if len(snapshots) > 1 else []
-        return Measurements(metrics=metric_frame(values), series=series, warnings=tuple(warnings))
+        few = () if len(snapshots) > 1 else (TooFewSamples(self.kind),)
+        return Measurements(metrics=metric_frame(values), series=series, warnings=tuple(warnings), found=few)
 
 
 class _Look:

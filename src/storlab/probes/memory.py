@@ -20,6 +20,7 @@ from pydantic import Field, field_validator
 
 from storlab.amounts import size_text
 from storlab.errors import ParseError
+from storlab.findings.runs import TooFewSamples
 from storlab.measurements import SERIES_COLUMNS, Measurements, metric_frame
 from storlab.metrics import MetricSpec, Value
 from storlab.nodes.needs import Needs
@@ -102,8 +103,8 @@ class FragmentationProbe(Probe):
         counted = [parse_vmstat(each.texts.get(_VMSTAT, "")) for each in looks]
         values += _between(counted[0], counted[-1])
         frame = pl.DataFrame(series, schema=SERIES_COLUMNS, orient="row")
-        warnings = () if len(looks) > 1 else ("fragmentation: too few samples in the measured phase",)
-        return Measurements(metrics=metric_frame(values), series=frame, warnings=warnings)
+        few = () if len(looks) > 1 else (TooFewSamples(self.kind),)
+        return Measurements(metrics=metric_frame(values), series=frame, found=few)
 
 
 class Zone(NamedTuple):

@@ -16,6 +16,7 @@ from typing import ClassVar
 import polars as pl
 from pydantic import Field
 
+from storlab.findings.runs import TooFewSamples
 from storlab.measurements import SERIES_COLUMNS, Measurements, metric_frame
 from storlab.metrics import MetricSpec, Value
 from storlab.probes.base import Probe, ProbeContext, ProbeRecord
@@ -55,12 +56,12 @@ class ProcessesProbe(Probe):
         snapshots = around(read_samples(record.raw), window)
         values: list[Value] = []
         series: list[tuple[None, str, float, float, str]] = []
-        warnings: list[str] = []
+        warnings, few = list[str](), list[TooFewSamples]()
         cpus: dict[str, list[float]] = {}
         for name, group in groups.items():
             looks, whose = find_looks(snapshots, group), f"{name}'s QEMU" if group.role == "guest" else f"server {name}"
             if len(looks) < 2:
-                warnings.append(f"processes: too few samples of {whose} in the measured phase")
+                few.append(TooFewSamples(self.kind, whose))
                 continue
             if looks[-1].t < min(snapshots[-1].t, window.end):
                 after = looks[-1].t - window.start
@@ -73,7 +74,7 @@ class ProcessesProbe(Probe):
                 series.append((None, values[-2].metric, now.t - window.start, _cpus(before, now), "1"))
         values += [_METRICS[role][-1].value(math.fsum(each)) for role, each in cpus.items()]
         frame = pl.DataFrame(series, schema=SERIES_COLUMNS, orient="row")
-        return Measurements(metrics=metric_frame(values), series=frame, warnings=tuple(warnings))
+        return Measurements(metrics=metric_frame(values), series=frame, warnings=tuple(warnings), found=tuple(few))
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ import polars as pl
 from pydantic import Field
 
 from storlab.errors import ParseError
+from storlab.findings.runs import TooFewSamples
 from storlab.grouping import few
 from storlab.measurements import SERIES_COLUMNS, Measurements, metric_frame
 from storlab.metrics import Evidence, MetricSpec, Value
@@ -146,7 +147,7 @@ class ZfsProbe(Probe):
             watched.add(snapshot, record.subject.pools)
         looks = around(sorted(watched.looks, key=lambda look: look.t), window)
         if len(looks) < 2:
-            return Measurements(warnings=("zfs: too few samples in the measured phase",))
+            return Measurements(found=(TooFewSamples(self.kind),))
         groups = {key: each for key, each in sorted(watched.groups.items()) if window.start <= each.t <= window.end}
         values = [*_grown(looks, watched.source), *_largest(looks)]
         if watched.histories and not watched.forgetful:

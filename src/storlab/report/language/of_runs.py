@@ -256,6 +256,7 @@ WORDS: dict[type[Finding], Words] = {
     runs.NotMerged: (
         "{source}: percentiles of several nodes can't be merged, as not all of them have a histogram of latencies"
     ),
+    runs.TooFewSamples: lambda f: f"{f.probe}: too few samples{f' of {f.of}' if f.of else ''} in the measured phase",
     runs.NoCheckpoint: "{database}: no checkpoint began while the load ran, so there is no dip of one",
     runs.BegunAgain: lambda f: (
         "transactions that were restarted after a deadlock or a conflict, as every client has to do: "
