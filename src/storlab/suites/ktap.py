@@ -44,6 +44,7 @@ class Result:
     todo: str = ""
     lacking: int = 0
     stray: int = 0
+    bailed: bool = False  # it ended before its plan, and said so
 
     @property
     def failed(self) -> Iterator[str]:
@@ -144,7 +145,9 @@ def read_ktap(lines: Iterable[str]) -> Result | None:
         _close(levels)
     root = levels[0][1]
     whole = root.within(Result("", _of(root), root.skipped or ""))
-    return replace(whole, outcome=Outcome.FAIL, why=f"Bail out! {bailed}") if bailed is not None else whole
+    if bailed is None:
+        return whole
+    return replace(whole, outcome=Outcome.FAIL, why=f"Bail out! {bailed}", bailed=True)
 
 
 def programs(lines: Iterable[str]) -> list[list[str]]:
@@ -222,7 +225,7 @@ def judged(result: Result | None, code: int | None) -> tuple[Outcome, str]:
     if result is None:
         return by_status, "" if by_status is not Outcome.PASS else "it printed no line of KTAP"
     failed = list(result.failed) if result.subtests else []
-    if result.why.startswith("Bail out!"):
+    if result.bailed:
         return Outcome.FAIL, result.why
     if failed:
         named = ", ".join(failed[:5]) + (f" and {len(failed) - 5} more" if len(failed) > 5 else "")

@@ -166,7 +166,7 @@ def _ktap_run(programs: Sequence[Result]) -> LogRun:
     missing, strays = sum(each.missing for each in programs), sum(each.strays for each in programs)
     gaps = [Gap("planned", missing)] if missing else []
     gaps += [Gap("stray", strays)] if strays else []
-    gaps += [Gap("bailed out")] if any(each.why.startswith("Bail out!") for each in programs) else []
+    gaps += [Gap("bailed out")] if any(each.bailed for each in programs) else []
     return LogRun(tests, frozenset(tests), tuple(gaps))
 
 
