@@ -29,7 +29,7 @@ from pathlib import Path
 import altair as alt
 import polars as pl
 
-from storlab.agent_binary import agent_path
+from storlab.base.programs import agent_path
 from storlab.probes.tcp.output import read_output
 from storlab.probes.tcp.totals import Totals, within
 from storlab.report.charts.panel import titled

@@ -36,7 +36,7 @@ from typing import Any
 from benchmarks.boot_storlab import Laboratory, agent_memory
 from benchmarks.boot_virtme import Virtme
 from benchmarks.starts import Start
-from storlab.errors import MissingImage
+from storlab.base.errors import MissingImage
 from storlab.images.image import Image, find_image
 
 Sides = dict[str, Callable[[int], Coroutine[Any, Any, Start]]]

@@ -30,7 +30,7 @@ from pathlib import Path
 
 from benchmarks.trace_cost import measuring, programs_of, see_tracefs, stats_of, watching
 from benchmarks.trace_floor import attached
-from storlab.agent_binary import agent_path
+from storlab.base.programs import agent_path
 
 Programs = list[tuple[int, int]]
 """How often each program of a side ran, and for how many nanoseconds."""

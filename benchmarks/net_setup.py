@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.net_setup_bare import BARE
-from storlab.errors import MissingImage
+from storlab.base.errors import MissingImage
 from storlab.images.image import Image, find_image
 from storlab.layers.base import Layer, LayerContext, Shared
 from storlab.layers.resources import Dir, File, Resource

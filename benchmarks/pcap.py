@@ -29,7 +29,7 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from storlab.agent_binary import agent_path
+from storlab.base.programs import agent_path
 
 SEED = 20261123
 SNAP = 96

@@ -29,7 +29,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.trace_cost import disk_in_memory, fio, measuring, programs_of
-from storlab.agent_binary import agent_path
+from storlab.base.programs import agent_path
 
 _HERTZ = "99"
 _START = 1.5  # s, until a side has begun

@@ -24,7 +24,7 @@ from typing import Any
 
 from benchmarks.boot_storlab import Laboratory
 from benchmarks.boot_virtme import Virtme
-from storlab.errors import MissingImage
+from storlab.base.errors import MissingImage
 from storlab.images.image import Image, find_image
 from storlab.layers.attach.virtiofs import VirtiofsdLayer, VirtiofsLayer
 from storlab.layers.base import LayerContext

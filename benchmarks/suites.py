@@ -35,7 +35,7 @@ from typing import Any
 import msgspec
 
 from benchmarks.boot_storlab import Laboratory
-from storlab.errors import MissingImage
+from storlab.base.errors import MissingImage
 from storlab.images.image import Image, find_image
 from storlab.nodes.kinds.vm.hardware import Hardware
 from storlab.records.manifest import Manifest, write_manifest

@@ -26,7 +26,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.trace_cost import measuring, programs_of, see_tracefs, watching
-from storlab.agent_binary import agent_path
+from storlab.base.programs import agent_path
 
 _PORT = 17890
 _PROGRAM = f"""tracepoint:tcp:tcp_probe /args->sport == {_PORT} || args->dport == {_PORT}/ {{

@@ -37,7 +37,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from benchmarks.trace_floor import READ_CLOCK, attached
-from storlab.agent_binary import agent_path
+from storlab.base.programs import agent_path
 
 _STATS = Path("/proc/sys/kernel/bpf_stats_enabled")
 _SHAPE = "$both = args->bytes | (args->sector << 9); @[args->dev, args->rwbs, args->bytes, $both & -$both] = count();"

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tools.options_reference import reference
 
-from storlab.allowed import KINDS, Allowed, allowed, programs, tables_of, together
+from storlab.base.allowed import KINDS, Allowed, allowed, programs, tables_of, together
 
 TABLES = [allowed(program, part) for program in programs() for part in tables_of(program)]
 NAMES = sorted({name for table in TABLES for name in table.names()})

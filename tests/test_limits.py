@@ -13,15 +13,15 @@ import pytest
 from tools.limits_reference import reference
 
 import storlab.run.planning.plan as planning
-from storlab import limits
+from storlab.base import limits
+from storlab.base.errors import RecordsError, StorlabError
+from storlab.base.reading import lines_of, read_file
 from storlab.cli.import_ import files as importing
 from storlab.cli.import_ import paths
-from storlab.errors import RecordsError, StorlabError
 from storlab.nodes.agent.protocol import Answer, Data, Done, Event, Exited, Sampled, Stdout
 from storlab.nodes.identity import Machine, NodeIdentity
 from storlab.nodes.node import Node
 from storlab.nodes.process import Process
-from storlab.reading import lines_of, read_file
 from storlab.run.limits import parse_extent
 from storlab.run.recovery.journal import Journal, read_pending
 from storlab.run.trial import fetch

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storlab.errors import RecordsError
+from storlab.base.errors import RecordsError
 from storlab.measurements import merge_histograms
 from storlab.metrics import PERCENTILES, Declarations, MetricSpec, Specs, latencies, named, percentiles_of
 from storlab.percentiles import bounded, percentiles

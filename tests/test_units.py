@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storlab.errors import Problem, StudyError
-from storlab.grouping import alike, connected
-from storlab.levels import Numbers, is_sweep, numbers_of
-from storlab.text import printable
-from storlab.units import MAX_SIZE, parse_duration, parse_share, parse_size, shown, size_text
+from storlab.base.errors import Problem, StudyError
+from storlab.base.levels import Numbers, is_sweep, numbers_of
+from storlab.base.text import alike, connected, printable
+from storlab.base.units import MAX_SIZE, parse_duration, parse_share, parse_size, shown, size_text
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from storlab.amounts import size_text
-from storlab.grouping import grouped
-from storlab.limits import TABLE
+from storlab.base.amounts import size_text
+from storlab.base.limits import TABLE
+from storlab.base.text import grouped
 
 _START = """# Limits
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from storlab.allowed import Allowed, allowed, programs, tables_of
+from storlab.base.allowed import Allowed, allowed, programs, tables_of
 
 _START = """# Options of other programs
 

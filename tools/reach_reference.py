@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 
 from pydantic import BaseModel
 
+from storlab.base.permission_words import WORDS
+from storlab.base.reach import Reach, Reaching, texts_of
 from storlab.lab import LabFile
 from storlab.nodes.shaping.keys import Network
-from storlab.permission_words import WORDS
-from storlab.reach import Reach, Reaching, texts_of
 from storlab.registry import layer_types, node_kinds, probe_types, workload_types
 from storlab.study.schema import PowerCuts, StudyFile, Trial, group_model
 from storlab.suites.expectations import ExpectationFile

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
+from storlab.base.units import shown, size_text
 from storlab.layers.base import Crossing, Layer
 from storlab.layers.database.data_set import DataSet
 from storlab.layers.fs.image_base import BASE_HELP, Base
@@ -30,7 +31,6 @@ from storlab.study.schema import (
     Trial,
     group_model,
 )
-from storlab.units import shown, size_text
 from storlab.workloads.bonnie import Files
 from storlab.workloads.command import Expectation, MetricRule
 from storlab.workloads.files.options import Choice, Directories, FileSizes

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storlab.agent_binary import agent_path
-from storlab.errors import (
+from storlab.base.errors import (
     CommandFailed,
     DiskFull,
     MissingTool,
@@ -26,6 +25,30 @@ from storlab.errors import (
     Unsupported,
     UserError,
 )
+from storlab.base.programs import agent_path
+from storlab.base.reach import (
+    Beside,
+    Choice,
+    Command,
+    Device,
+    Found,
+    InGuest,
+    KernelSetting,
+    Library,
+    Listens,
+    Metric,
+    OwnName,
+    Pattern,
+    Program,
+    Prose,
+    Reach,
+    Reaching,
+    ReadsFile,
+    Script,
+    WritesFile,
+    options_of,
+)
+from storlab.base.units import Duration, Size
 from storlab.layers.base import Crossing, Layer, LayerContext
 from storlab.layers.fs.mount import Mount, parse_mountinfo
 from storlab.layers.resources import Dir, Disk, Export, File, Pool, Resource, Server
@@ -52,30 +75,7 @@ from storlab.nodes.undo import LONG, RunName, RunPath, Undo, refuse_foreign, rem
 from storlab.probes.base import Probe, ProbeContext, ProbeRecord, Window
 from storlab.probes.sampling import around, read_samples, sampling
 from storlab.probes.subject import End, Interface, Kind, ProcessGroup, Service, Subject
-from storlab.reach import (
-    Beside,
-    Choice,
-    Command,
-    Device,
-    Found,
-    InGuest,
-    KernelSetting,
-    Library,
-    Listens,
-    Metric,
-    OwnName,
-    Pattern,
-    Program,
-    Prose,
-    Reach,
-    Reaching,
-    ReadsFile,
-    Script,
-    WritesFile,
-    options_of,
-)
 from storlab.tools.importer import Importer, Part
-from storlab.units import Duration, Size
 from storlab.workloads.base import Launch, OptionError, RunContext, Workload, read_exit
 
 if TYPE_CHECKING:

@@ -12,15 +12,14 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
-from storlab.below import opened_below
-from storlab.errors import Problem, StudyError, UserError
-from storlab.limits import STUDY_TEXT
-from storlab.reach import Beside, OwnCommand
-from storlab.reading import read_file
+from storlab.base.errors import Problem, StudyError, UserError
+from storlab.base.limits import STUDY_TEXT
+from storlab.base.reach import Beside, OwnCommand
+from storlab.base.reading import opened_below, read_file
+from storlab.base.text import printable
 from storlab.study.machines import ALL, Host, HostName, Machines
 from storlab.study.messages import explain
 from storlab.study.toml_text import as_written, line_of, positions, read_toml
-from storlab.text import printable
 
 # The user's own commands of a lab file: they make hosts, reserve them, and give them back.
 #

@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from storlab.errors import RecordsError
+from storlab.base.errors import RecordsError
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
-from storlab.reach import Reaching
+from storlab.base.reach import Reaching
 
 
 class Model(Reaching, BaseModel):

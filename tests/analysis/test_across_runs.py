@@ -22,7 +22,7 @@ from storlab.analysis.stats.pairing import Order, Span, pairs_in_time, same_orde
 from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Summary
 from storlab.analysis.verdict import Rules
-from storlab.errors import UserError
+from storlab.base.errors import UserError
 from storlab.findings.rounds import NotPaired
 from storlab.report.language.methods import method, runs_method
 from storlab.report.language.say import said, say

@@ -21,7 +21,7 @@ from storlab.analysis.stats.anytime import Floats
 from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Summary, from_json, to_json
 from storlab.analysis.verdict import NONE_FAILED, Rules
-from storlab.errors import UserError
+from storlab.base.errors import UserError
 from storlab.findings.answers import ClaimUnanswered
 from storlab.findings.rounds import Emulated
 from storlab.report.language.say import say

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storlab.amounts import numbered, percent, plural
 from storlab.analysis.compare import Question, compare
 from storlab.analysis.questions import level_names
 from storlab.analysis.stats.pairing import Pairs, Side, pair, pool
 from storlab.analysis.stats.signed_rank import fewest_rounds
 from storlab.analysis.summary import Comparison, Undecided, UndecidedKind
+from storlab.base.amounts import numbered, percent, plural
 from storlab.findings.rounds import NoRound
 from storlab.report.language.say import said, say, times
 

@@ -21,7 +21,7 @@ from storlab.analysis.stats import checks
 from storlab.analysis.stats.anytime import mean_interval
 from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Estimate, Summary, from_json, to_json
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
 from storlab.findings.rounds import Constant, Drift
 from storlab.findings.runs import RoundsDone
 from storlab.metrics import Declarations, MetricSpec, Specs

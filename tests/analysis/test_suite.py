@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import fisher_exact, mannwhitneyu
 
-from storlab.errors import UserError
+from storlab.base.errors import UserError
 from storlab.report.document import Table
 from storlab.suites.comparing import Change, Comparison, Side, compare_runs
 from storlab.suites.culprit import Culprits, Tally, Terms, beliefs, find_culprit

@@ -18,7 +18,7 @@ from layers.test_parsers import PINGING, STATUS
 from nodes.test_shaping import CONNECTIONS, FEATURES, LINK, PING, QUEUES
 from probes import HERE, test_counters, test_profile, test_server, test_share_requests, test_zfs
 from probes.test_backing import PATHS
-from storlab.errors import ProtocolError, RecordsError, StudyError, UserError
+from storlab.base.errors import ProtocolError, RecordsError, StudyError, UserError
 from storlab.images.cache import ImageManifest
 from storlab.images.debian import parse_stanzas
 from storlab.images.module_tree import parse_aliases, parse_builtin, parse_filesystems, parse_needs, parse_soft

@@ -18,12 +18,13 @@ from attacks import samples
 from attacks.samples import golden
 from crash.logs import Request, log_bytes
 from probes import test_server
-from storlab.agent_binary import agent_path
 from storlab.analysis.foresight import noise_of, rounds_to_see, visible
+from storlab.base.errors import ParseError, RecordsError, StorlabError
+from storlab.base.programs import agent_path
+from storlab.base.record import read_record
 from storlab.blockio.text import event_form, tables
 from storlab.blockio.trace_output import Counts, Lost, Output, read_output
 from storlab.cli.trace.block import latency_rows, latency_table
-from storlab.errors import ParseError, RecordsError, StorlabError
 from storlab.measurements import Measurements
 from storlab.nodes.agent.protocol import Decoder, answer_of
 from storlab.probes.alignment import AlignmentProbe
@@ -31,7 +32,6 @@ from storlab.probes.base import Probe, ProbeRecord, Window
 from storlab.probes.sampling import NAME as SAMPLES
 from storlab.probes.server import ServerProbe
 from storlab.probes.subject import Subject
-from storlab.record import read_record
 from storlab.report.language.format import duration as duration_text
 from storlab.run.noise import MachineNoise
 from storlab.run.recovery.journal import read_pending

@@ -18,7 +18,7 @@ from laboratory.samples import sample
 from layers.database import with_mysql
 from layers.database.test_databases import SERVERS, asked, site, started
 from layers.sites import Ground, entered
-from storlab.errors import CommandFailed, TrialError
+from storlab.base.errors import CommandFailed, TrialError
 from storlab.layers.database.data_set import OWNER, sql
 from storlab.layers.database.postgresql import PostgresqlLayer
 from storlab.layers.server.base import ServerContext

@@ -28,7 +28,7 @@ from laboratory.devices import (
 )
 from laboratory.studies import DIRECTORY, directory
 from layers.signatures import WRITE
-from storlab.errors import StorlabError, StudyError, UserError
+from storlab.base.errors import StorlabError, StudyError, UserError
 from storlab.layers.base import LayerContext
 from storlab.layers.block.device import DeviceLayer
 from storlab.layers.block.use import Claims

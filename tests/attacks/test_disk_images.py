@@ -11,7 +11,7 @@ from attacks.test_study_author import program
 from images.test_own import MAKERS
 from laboratory.devices import sh
 from layers.sites import ground_in
-from storlab.errors import ImageError, UserError
+from storlab.base.errors import ImageError, UserError
 from storlab.images import commands, own
 from storlab.images.cache import Cache
 from storlab.images.commands import run_on_strangers

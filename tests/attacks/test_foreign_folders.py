@@ -16,7 +16,7 @@ import pytest
 from attacks.test_journals import craft
 from laboratory import Laboratory, ended, wait_until
 from laboratory.studies import directory
-from storlab.errors import RecordsError, StorlabError
+from storlab.base.errors import RecordsError, StorlabError
 from storlab.records.manifest import write_manifest
 from storlab.remote.follow import Places, Receiver
 from storlab.run.limits import parse_extent

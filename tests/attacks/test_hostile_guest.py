@@ -16,7 +16,7 @@ from attacks.liar import EXIT, OUTPUT, STARTED
 from laboratory import Laboratory
 from laboratory.guests import guests
 from laboratory.samples import sample
-from storlab.errors import CommandFailed, NodeError, NodeLost, TooMuch
+from storlab.base.errors import CommandFailed, NodeError, NodeLost, TooMuch
 from storlab.nodes import node as nodes
 from storlab.nodes import process
 from storlab.nodes.agent import connection, steps

@@ -11,8 +11,8 @@ from attacks.odd_files import bounded
 from laboratory import Laboratory
 from laboratory.samples import sample
 from laboratory.studies import directory
-from storlab.below import opened_below
-from storlab.errors import StudyError
+from storlab.base.errors import StudyError
+from storlab.base.reading import opened_below
 from storlab.run.permissions import Permissions
 from storlab.study.study import load_study
 from storlab.suites.run.own_files import folder_of, read_suite_file

@@ -16,7 +16,7 @@ import pytest
 from laboratory import Laboratory, ended, kill, wait_for, wait_until
 from laboratory.devices import PLAIN, Device, sh
 from laboratory.studies import directory
-from storlab.errors import RecordsError
+from storlab.base.errors import RecordsError
 from storlab.run.recovery.journal import read_pending
 
 STUDY = directory('command = { argv = ["true"] }')

@@ -22,7 +22,7 @@ from attacks.samples import VIRTIOFS, golden, these
 from attacks.test_parsers import ANY_SEED, FUZZ, ONCE
 from importing.test_fio_forms import OF_PEOPLE, for_people
 from importing.test_virtiofs_tests import terse
-from storlab.errors import StorlabError
+from storlab.base.errors import StorlabError
 from storlab.suites.records.sources import read_console
 from storlab.suites.zts_text import console_line
 from storlab.tools.fio.logs import read_series

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laboratory.samples import sample
-from storlab.allowed import allowed, together
+from storlab.base.allowed import allowed, together
+from storlab.base.reach import Found, reaching
 from storlab.nodes.kinds.vm.hardware import Hardware
-from storlab.reach import Found, reaching
 from storlab.workloads.base import OptionError
 from storlab.workloads.pgbench import PgbenchWorkload
 from study.program import call

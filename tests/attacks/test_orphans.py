@@ -20,7 +20,7 @@ from laboratory import COMMAND, Laboratory, ended, interrupt, kill, wait_for, wa
 from laboratory.devices import Device, sh
 from laboratory.studies import DIRECTORY, LOOPS, directory
 from laboratory.trust import allowing
-from storlab.agent_binary import agent_path
+from storlab.base.programs import agent_path
 from storlab.doctor.runs import without_journal
 from storlab.nodes.accounts import private_name
 from storlab.nodes.processes import Agents, Controller, cgroup_name

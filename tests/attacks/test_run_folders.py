@@ -21,7 +21,7 @@ from attacks.odd_files import KINDS, bounded, lay
 from attacks.odd_files import remove as remove_odd
 from laboratory import Laboratory, ended, wait_for
 from laboratory.studies import FIO, directory
-from storlab.errors import StorlabError
+from storlab.base.errors import StorlabError
 from storlab.records.run_folder import TABLES, RunFolder
 from study.program import Ran, call
 

@@ -17,7 +17,7 @@ import pytest
 from attacks import ATTACKS
 from attacks.test_wants import FOLDER, PLAIN, TITLE, finished
 from laboratory import Laboratory
-from storlab.limits import CELLS
+from storlab.base.limits import CELLS
 from storlab.nodes.agent.steps import Step
 from storlab.nodes.node import Exit, Node
 from storlab.records import derive_trial

@@ -15,7 +15,7 @@ from laboratory import Laboratory
 from laboratory.devices import new_device
 from laboratory.samples import sample
 from layers.sites import Ground, entered, ground_in
-from storlab.errors import CommandFailed
+from storlab.base.errors import CommandFailed
 from storlab.layers.attach import virtiofs
 from storlab.layers.resources import Disk
 from storlab.layers.share.sshfs import SshShareLayer

@@ -15,7 +15,7 @@ from attacks.test_run_folders import answered
 from attacks.test_wants import COMMAND, FOLDER, PLAIN, finished, study
 from laboratory import Laboratory
 from laboratory.studies import directory
-from storlab.limits import FILES
+from storlab.base.limits import FILES
 from study.program import PROGRAM, call
 from study.test_malformed import FILES as NO_STUDIES
 

@@ -16,7 +16,7 @@ import pytest
 
 from laboratory import Laboratory
 from laboratory.studies import directory
-from storlab.errors import StorlabError
+from storlab.base.errors import StorlabError
 from storlab.nodes.identity import Machine, NodeIdentity
 from storlab.nodes.settings import KERNEL_FILES
 from storlab.nodes.undo import OF_RUN

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from storlab.base.errors import ParseError
 from storlab.blockio.text import event_form
 from storlab.blockio.trace_output import (
     EVENT_COLUMNS,
@@ -22,7 +23,6 @@ from storlab.blockio.trace_output import (
     event_frame,
     read_output,
 )
-from storlab.errors import ParseError
 from storlab.measurements import REQUEST_COLUMNS
 
 STARTED = {

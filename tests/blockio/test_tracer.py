@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from laboratory.block import LoopDisk, loop_disk, traced
-from storlab.agent_binary import agent_path
+from storlab.base.programs import agent_path
 from storlab.blockio.requests import by_disk
 from storlab.blockio.trace_output import Output, decode_lines, decode_output
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from laboratory.devices import new_device, sh
 from laboratory.studies import parsed
-from storlab.errors import UserError
+from storlab.base.errors import UserError
 from storlab.new.answers import EXTENTS, SUBJECTS, TARGETS, Answers, study_text
 from storlab.study.study import Study, load_study
 from study.program import PROGRAM, Ran, call

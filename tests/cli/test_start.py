@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import storlab.study.study
+from storlab.base.errors import MissingTool, NodeLost, SafetyError, StorlabError
 from storlab.cli.main import app
 from storlab.cli.status import explain
-from storlab.errors import MissingTool, NodeLost, SafetyError, StorlabError
 from study.program import PROGRAM, call
 
 SAMPLES = Path(__file__).parent.parent / "importing" / "golden"

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from rich.console import Console, Group
 
 from laboratory.devices import tmpfs
+from storlab.base.errors import UserError
 from storlab.blockio.requests import request_frame
 from storlab.blockio.text import totals
 from storlab.blockio.trace_output import EVENT_COLUMNS, Counts, Event, Lost, Started, decode_lines
@@ -29,7 +30,6 @@ from storlab.cli.trace.child import Interruptible, send
 from storlab.cli.trace.files import EventFile
 from storlab.cli.trace.tcp import connections
 from storlab.cli.trace.view import Seen, requests_view
-from storlab.errors import UserError
 from storlab.measurements import REQUEST_COLUMNS
 from storlab.probes.tcp.output import LINES
 from storlab.probes.tcp.totals import Follower

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from crash.logs import SECTOR, Request, log_bytes, replayed
+from storlab.base.errors import ParseError
 from storlab.crash.check import Cutter, copy_image, first_difference, replaying
 from storlab.crash.cut import Loss, drawn, durable, in_flight, nothing, survivors
 from storlab.crash.results import exact_interval
-from storlab.errors import ParseError
 from storlab.layers.attach.blockdev import Cache, blockdev
 from storlab.layers.resources import LoggedFile
 from storlab.tools.log_writes import Flag, WriteLog, read_log

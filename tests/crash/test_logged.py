@@ -10,11 +10,11 @@ import pytest
 
 from crash.logs import SECTOR, Request, log_bytes
 from laboratory.samples import sample
+from storlab.base.errors import TrialError
 from storlab.crash.check import Checker, Cutter
 from storlab.crash.logged import durable_twin, logged_study, witnessed
 from storlab.crash.recover import Acknowledged
 from storlab.crash.results import Broken
-from storlab.errors import TrialError
 from storlab.layers.attach.attachment import VirtioBlkLayer
 from storlab.layers.attach.blockdev import Cache
 from storlab.layers.database.base import DatabaseLayer

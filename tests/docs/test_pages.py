@@ -13,7 +13,7 @@ from markdown_it import MarkdownIt
 from tools.gallery_pages import GALLERY, PICTURES, pages, read_gallery
 from tools.install_size import Cost, Requirement, brought_by, requirements, table, used_modules
 
-from storlab.extras import MODULES
+from storlab.base.programs import MODULES
 from storlab.study.study import load_study, named_studies
 
 from .pages import ACTIONS, EXAMPLES, PAGES, ROOT, Block, all_blocks, anchors, links, name

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from laboratory import backing_files
+from storlab.base.errors import MissingImage, MissingTool
 from storlab.doctor import checks, runs, virtual
 from storlab.doctor.checks import KERNEL_REMEDY, SCRATCH, feature, filesystem, has_feature, program, version, why_not
 from storlab.doctor.machine import Machine
 from storlab.doctor.runs import judge, leftovers
-from storlab.errors import MissingImage, MissingTool
 from storlab.nodes import identity
 from storlab.nodes.kinds.vm.emulator import Acceleration, Confinement
 from storlab.run.planning.plan import Plan

@@ -14,8 +14,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from laboratory.samples import sample
+from storlab.base.errors import ParseError
 from storlab.blockio.requests import DiskHistograms, joint_alignment
-from storlab.errors import ParseError
 from storlab.tools.blkalgn import Dialect, blkalgn_json, read_blkalgn
 
 Request = tuple[int, int]  # offset, length

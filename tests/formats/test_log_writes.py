@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from crash.logs import Request, log_bytes
 from formats.fio.samples import ANY_FOLDER
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
 from storlab.tools.log_writes import ENTRY, HEAD, Flag, read_log
 
 SECTOR = 512

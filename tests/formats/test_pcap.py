@@ -24,8 +24,8 @@ from formats.test_pcap_streams import (
     sent,
 )
 from laboratory import wait_until
-from storlab.agent_binary import agent_path
-from storlab.errors import MissingTool, ParseError
+from storlab.base.errors import MissingTool, ParseError
+from storlab.base.programs import agent_path
 from storlab.metrics import HISTOGRAMS, Specs
 from storlab.tools.importer import Part
 from storlab.tools.pcap.capture import Capture, Talk, decode, read_capture

@@ -11,7 +11,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from storlab.agent_binary import agent_path
+from storlab.base.programs import agent_path
 from storlab.tools.pcap.capture import Capture, estimate, read_capture
 
 CLIENT, SERVER = ("10.0.0.1", 700), ("10.0.0.2", 2049)

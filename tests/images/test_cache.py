@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from laboratory import in_a_loop, wait_until
-from storlab.errors import ImageError, MissingImage, UserError
+from storlab.base.errors import ImageError, MissingImage, UserError
 from storlab.images import cache as cache_module
 from storlab.images import recipe
 from storlab.images.cache import (

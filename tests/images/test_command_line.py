@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from laboratory import in_a_loop, wait_until
+from storlab.base.errors import ImageError, MissingTool
 from storlab.doctor import virtual
 from storlab.doctor.machine import Machine
-from storlab.errors import ImageError, MissingTool
 from storlab.images import commands, unpacked
 from storlab.images.cache import About, Cache, Listed, cache_folder
 from storlab.images.image import find_image

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storlab.errors import MissingImage, UserError
+from storlab.base.errors import MissingImage, UserError
 from storlab.images import own
 from storlab.images.image import find_image, own_image
 from storlab.images.module_tree import is_dropped

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laboratory.samples import sample
-from storlab.errors import UserError
+from storlab.base.errors import UserError
 from storlab.images import recipe
 from storlab.images.cache import Cache
 from storlab.images.debian import compare_versions, newest, parse_stanzas, taken_over

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
 
 from . import GOLDEN, read
 

@@ -12,7 +12,7 @@ import pytest
 
 from formats.fio.samples import golden, run_fio, values
 from storlab import open_run
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
 from storlab.tools.fio.importer import FioImporter
 from storlab.tools.fio.parts import said_of_jobs, traits_of
 from storlab.tools.importer import Part

@@ -15,7 +15,7 @@ import pytest
 
 from formats.fio.samples import golden, values
 from storlab import open_run
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
 from storlab.report.plots import Run
 from storlab.tools.fio.normal_lines import told_of
 from storlab.tools.kinds import signatures_in

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laboratory.samples import sample
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
 from storlab.tools.importer import Part
 from storlab.tools.pgbench.importer import PgbenchImporter, read_pgbench
 

@@ -12,7 +12,7 @@ import pytest
 
 from attacks.odd_files import bounded
 from formats.fio.samples import GOLDEN as OF_FIO
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
 from storlab.tools.importer import Part
 from storlab.tools.kinds import HEAD, is_fio_log, signatures_of
 from study.program import call

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laboratory.samples import sample
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
 from storlab.tools.cells import primary_of
 from storlab.tools.importer import Part
 from storlab.tools.kinds import signatures_of

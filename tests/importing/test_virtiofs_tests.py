@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from laboratory.samples import sample as words_of
 from storlab import open_run
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
 from storlab.report.formats.published import _jobs, whole_mean
 from storlab.tools.importer import Part
 from storlab.tools.load_averages import parse_host_loads

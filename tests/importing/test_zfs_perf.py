@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from storlab import open_run
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
 from storlab.tools.zfs_perf import mean_of, parse_config, parse_zpool_iostat
 from study.program import call
 

@@ -12,7 +12,7 @@ import pytest
 
 from laboratory.hosts import Hosts
 from laboratory.samples import sample
-from storlab.errors import UserError
+from storlab.base.errors import UserError
 from storlab.lab import read_lab
 from storlab.study.machines import Machines, machines_text
 

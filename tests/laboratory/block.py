@@ -13,7 +13,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from storlab.agent_binary import agent_path
+from storlab.base.programs import agent_path
 
 small_ext4_blocks = pytest.mark.skipif(
     tuple(int(part) for part in os.uname().release.split(".")[:2]) >= (6, 19), reason="this kernel mounts ext4 with 16k"

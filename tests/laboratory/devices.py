@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from laboratory import Laboratory
-from storlab.errors import StudyError
+from storlab.base.errors import StudyError
 
 PLAIN = {"PATH": os.environ["PATH"]}  # without what marks the processes of a test's laboratory
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from storlab.errors import StorlabError
+from storlab.base.errors import StorlabError
 from storlab.lab import read_lab
 from storlab.records.run_folder import RunFolder
 from storlab.run.permissions import Permissions

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from storlab.agent_binary import agent_path
+from storlab.base.programs import agent_path
 from storlab.probes.tcp.output import Output, read_output
 
 SERVER, CLIENT = "192.168.77.1", "192.168.77.2"

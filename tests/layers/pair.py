@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from storlab.errors import NodeLost
+from storlab.base.errors import NodeLost
 from storlab.layers import stack
 from storlab.layers.base import Crossing, Layer, LayerContext, Shared
 from storlab.layers.resources import Resource

@@ -16,7 +16,7 @@ import pytest
 
 from laboratory import wait_until
 from laboratory.samples import sample
-from storlab.errors import Unsupported, UserError
+from storlab.base.errors import Unsupported, UserError
 from storlab.layers.attach.attachment import AttachmentLayer, serial_of, serial_text
 from storlab.layers.attach.ninep import NinePLayer
 from storlab.layers.attach.virtiofs import VirtiofsdLayer, VirtiofsLayer

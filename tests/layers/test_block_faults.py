@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from storlab.errors import TrialError
+from storlab.base.errors import TrialError
 from storlab.nodes.process import Process
 
 from .pair import SCRATCH, End, Pair, open_shop

@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 
-from storlab.errors import Unsupported
+from storlab.base.errors import Unsupported
 from storlab.layers.base import LayerContext
 from storlab.layers.net.initiator import appears
 from storlab.layers.net.nbd import NbdLayer

@@ -15,7 +15,7 @@ import pytest
 from laboratory import Laboratory, ended, kill, wait_for, wait_until
 from laboratory.devices import PLAIN, Device, mounted, mounted_elsewhere, new_device, refused, sh, underneath
 from laboratory.studies import directory
-from storlab.errors import StorlabError, StudyError
+from storlab.base.errors import StorlabError, StudyError
 from storlab.layers.block.identity import identify
 from storlab.layers.fs.mkfs import filesystem_uuid, forget_filesystem
 from storlab.nodes.kinds.local import local_node

@@ -13,7 +13,7 @@ from laboratory import Laboratory
 from laboratory.devices import sh
 from laboratory.samples import sample
 from laboratory.studies import directory
-from storlab.errors import CommandFailed, StorlabError, Unsupported
+from storlab.base.errors import CommandFailed, StorlabError, Unsupported
 from storlab.layers.fs.mount import is_refusal
 from storlab.layers.resources import Disk, Share
 from storlab.layers.share.nfs import NfsLayer

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from laboratory.devices import sh
-from storlab.errors import Unsupported, UserError
+from storlab.base.errors import Unsupported, UserError
 from storlab.layers.base import Shared
 from storlab.layers.resources import Disk, File
 from storlab.layers.stack import BuiltStack, type_errors

@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 from pydantic import ValidationError
 
-from storlab.errors import Unsupported
+from storlab.base.errors import Unsupported
 from storlab.layers.block import mapper
 from storlab.layers.block.mapped import CryptLayer, DelayLayer, parse_status, parse_table
 from storlab.layers.resources import Disk

@@ -12,7 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from laboratory.studies import parsed
-from storlab.errors import StudyError
+from storlab.base.errors import StudyError
 from storlab.layers.block.md import MdLayer, stop_array
 from storlab.layers.resources import Disk, Resource
 

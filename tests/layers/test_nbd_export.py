@@ -16,7 +16,7 @@ import pytest
 
 from laboratory.devices import sh
 from laboratory.samples import sample
-from storlab.errors import CommandFailed, TrialError
+from storlab.base.errors import CommandFailed, TrialError
 from storlab.layers.base import LayerContext
 from storlab.layers.net import initiator, nbd
 from storlab.layers.net.nbd_export import SERVERS, NbdExportLayer, NbdProgram, Offer, parse_nbd_list

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attacks.odd_files import bounded
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
 from storlab.layers.base import LayerContext
 from storlab.layers.block.loop import signatures
 from storlab.layers.block.queue import parse_queue, sysfs

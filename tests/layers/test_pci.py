@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from storlab.errors import SafetyError
+from storlab.base.errors import SafetyError
 from storlab.layers.attach.pci import Found, PciLayer, VfioLayer, give_back, refusal, refusal_of_group
 from storlab.layers.resources import PciDevice
 from storlab.nodes.demands import Devices

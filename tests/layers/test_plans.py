@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from storlab.errors import CommandFailed
+from storlab.base.errors import CommandFailed
 from storlab.layers.fs.files import FileLayer
 from storlab.layers.fs.mount import MountLayer
 from storlab.layers.resources import Dir, Disk

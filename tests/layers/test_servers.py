@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from laboratory import wait_until
 from laboratory.samples import sample
-from storlab.errors import CommandFailed, Killed, StorlabError, TimedOut, TrialError, Unsupported
+from storlab.base.errors import CommandFailed, Killed, StorlabError, TimedOut, TrialError, Unsupported
 from storlab.layers.base import LayerContext
 from storlab.layers.resources import Dir, Server
 from storlab.layers.server.base import ServerContext, ServerLayer

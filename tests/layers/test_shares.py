@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from storlab.errors import TrialError, Unsupported
+from storlab.base.errors import TrialError, Unsupported
 from storlab.layers.resources import Dir, Share
 from storlab.layers.server.running import is_taken
 from storlab.nodes.node import Node

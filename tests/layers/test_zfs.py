@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from laboratory.samples import sample
-from storlab.errors import CommandFailed, SafetyError, StorlabError, TrialError, Unsupported, UserError
+from storlab.base.errors import CommandFailed, SafetyError, StorlabError, TrialError, Unsupported, UserError
 from storlab.layers.database.data_set import sql
 from storlab.layers.resources import Dir, Disk, Export, File, Pool, Server
 from storlab.layers.zfs.pool import numbers_of

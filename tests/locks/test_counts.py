@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from probes import derived
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
 from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import MetricSpec, Specs
 from storlab.probes.base import NOTES, ProbeRecord, Window

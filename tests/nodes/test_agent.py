@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from attacks.liar import EXIT, HELLO, OUTPUT, STARTED
 from laboratory import in_a_loop, wait_until
-from storlab import agent_binary as binary
-from storlab.agent_binary import agent_path
-from storlab.errors import MissingTool, ProtocolError
+from storlab.base import programs as binary
+from storlab.base.errors import MissingTool, ProtocolError
+from storlab.base.programs import agent_path
 from storlab.nodes.agent.connection import Connection
 from storlab.nodes.agent.protocol import MAX_FRAME, MAX_NOISE, PREFACE, Answer, Decoder, Frame, answer_of, encode
 from storlab.nodes.agents import running_agent

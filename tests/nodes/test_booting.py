@@ -11,7 +11,7 @@ import pytest
 from laboratory import in_a_loop, wait_until
 from laboratory.boots import booting
 from laboratory.hosts import Hosts, hosts
-from storlab.errors import NodeError, TrialError
+from storlab.base.errors import NodeError, TrialError
 from storlab.nodes import console
 from storlab.nodes.booting import RELEASE_FILE, Booted, boot
 from storlab.nodes.console import kept_console

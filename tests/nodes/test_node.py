@@ -18,12 +18,12 @@ from typing import TypeVar
 import pytest
 
 from laboratory import wait_until
-from storlab.errors import CommandFailed, DiskFull, MissingTool, NodeError, NodeLost, TimedOut
+from storlab.base.errors import CommandFailed, DiskFull, MissingTool, NodeError, NodeLost, TimedOut
+from storlab.base.waiting import all_of, to_its_end
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.node import Node
 from storlab.nodes.process import Exit
 from storlab.nodes.processes import end_processes
-from storlab.waiting import all_of, to_its_end
 
 T = TypeVar("T")
 

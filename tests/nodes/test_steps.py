@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storlab.errors import CommandFailed, NodeError, ProtocolError, StorlabError
+from storlab.base.errors import CommandFailed, NodeError, ProtocolError, StorlabError
 from storlab.nodes.agent import steps
 from storlab.nodes.agent.protocol import Frame, StepResult, encode
 from storlab.nodes.agent.steps import match_results, requests

@@ -18,7 +18,7 @@ import pytest
 from pydantic import ValidationError
 
 from laboratory.samples import sample
-from storlab.errors import Unsupported, UserError
+from storlab.base.errors import Unsupported, UserError
 from storlab.images.image import Image
 from storlab.nodes.demands import NO_DEVICES, Devices
 from storlab.nodes.kinds.vm.command import Files, GuestSpec, Memory, command

@@ -18,7 +18,8 @@ import pytest
 from laboratory import Laboratory
 from laboratory.guests import BEGUN, EXT4, guests, once_begun, qemus
 from laboratory.samples import sample
-from storlab.errors import NodeError
+from storlab.base.errors import NodeError
+from storlab.base.programs import unused_user
 from storlab.images.image import find_image
 from storlab.nodes.console import console_text, killed_for_memory, panic, tail
 from storlab.nodes.kinds.local import local_node
@@ -29,7 +30,6 @@ from storlab.nodes.kinds.vm.guest import running_guest, saved_guest
 from storlab.nodes.kinds.vm.hardware import Hardware
 from storlab.nodes.kinds.vm.kind import initrd_with_agent
 from storlab.nodes.node import Node
-from storlab.unused_users import unused_user
 
 # A copy that kept the saved clock would be wrong by OLD at least; a busy machine hands the time over late, by far less.
 OLD = 3.0  # s

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laboratory.block import issue, loop_disk
-from storlab.errors import ParseError, StorlabError
+from storlab.base.errors import ParseError, StorlabError
 from storlab.measurements import HISTOGRAM_COLUMNS, Measurements
 from storlab.nodes.kinds.local import local_node
 from storlab.probes.alignment import AlignmentProbe

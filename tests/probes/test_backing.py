@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
 from storlab.nodes.kinds.local import local_node
 from storlab.probes.base import ProbeContext, ProbeRecord, Window
 from storlab.probes.disks import BACKING, Look, StallsProbe, find_stalls, stood_still

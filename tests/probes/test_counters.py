@@ -13,7 +13,7 @@ import pytest
 
 from laboratory import Laboratory
 from laboratory.studies import directory
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
 from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import MetricSpec
 from storlab.nodes.agent.protocol import Counted

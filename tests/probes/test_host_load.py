@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
 from storlab.findings.runs import TooFewSamples
 from storlab.measurements import Measurements
 from storlab.probes.base import ProbeRecord, Window

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from storlab.agent_binary import agent_path
+from storlab.base.programs import agent_path
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.needs import Needs, lacks
 from storlab.probes.base import Probe, ProbeContext

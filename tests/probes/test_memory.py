@@ -9,8 +9,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from storlab.agent_binary import agent_path
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
+from storlab.base.programs import agent_path
 from storlab.probes.base import ProbeRecord, Window
 from storlab.probes.memory import FoliosProbe, FragmentationProbe, Zone, index, parse_buddyinfo, unusable
 from storlab.probes.subject import Subject

@@ -7,7 +7,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
 from storlab.probes.base import ProbeRecord, Window
 from storlab.probes.nvme import NAME, NvmeProbe, parse_health
 from storlab.probes.subject import Subject

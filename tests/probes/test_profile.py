@@ -11,8 +11,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from storlab.agent_binary import agent_path
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
+from storlab.base.programs import agent_path
 from storlab.measurements import Measurements
 from storlab.probes.base import NOTES, ProbeRecord, Window
 from storlab.probes.profile import FOLDED, ProfileProbe

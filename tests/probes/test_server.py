@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
 from storlab.measurements import Measurements
 from storlab.probes.base import ProbeRecord, Window
 from storlab.probes.server import BEGAN, COUNT, NOW, REACHED, Checkpoint, Look, ServerProbe, checkpoints, read_answers

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from attacks.odd_files import bounded
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
 from storlab.probes.base import NOTES, ProbeRecord, Window
 from storlab.probes.share_requests import INSTANCE, Entry, Histogram, ShareRequestsProbe, parse_histogram
 from storlab.probes.subject import ShareMount, Subject

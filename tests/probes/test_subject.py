@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
 from storlab.metrics import without_end
 from storlab.probes.subject import (
     NAME,

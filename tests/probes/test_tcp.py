@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
 from storlab.measurements import Measurements
 from storlab.nodes.kinds.local import local_node
 from storlab.probes.base import ProbeContext, ProbeRecord, Window

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storlab.errors import UserError
+from storlab.base.errors import UserError
 from storlab.measurements import Measurements
 from storlab.records.files import Text, without_bom
 from storlab.tools.cells import Measured, rounds_in_turns

@@ -20,9 +20,9 @@ from polars.testing import assert_frame_equal
 import storlab
 from laboratory import Laboratory, opened
 from laboratory.studies import directory
-from storlab.errors import RecordsError
+from storlab.base.errors import RecordsError
+from storlab.base.limits import JOURNAL_LINE
 from storlab.findings import Reported
-from storlab.limits import JOURNAL_LINE
 from storlab.nodes.identity import Machine, NodeIdentity
 from storlab.records.derive import derive
 from storlab.records.derive_trial import Done, derive_trials

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from storlab.base.errors import StorlabError, UserError
 from storlab.cli.remote.option import choose, places_of
 from storlab.cli.remote.session import Screen
 from storlab.cli.remote.travel import journey
-from storlab.errors import StorlabError, UserError
 from storlab.remote.follow import Absent, Places, Receiver, Torn
 from storlab.remote.host import Here, Known
 

@@ -15,10 +15,10 @@ from msgspec.structs import replace
 from laboratory import Ended, Laboratory, ended, kill, opened, wait_until
 from laboratory.samples import sample
 from laboratory.slurm import Cluster, cluster
-from storlab.errors import StorlabError
+from storlab.base.errors import StorlabError
+from storlab.base.record import to_json
 from storlab.findings.runs import Rested
 from storlab.nodes.agent.protocol import Cpus, Kernel
-from storlab.record import to_json
 from storlab.records.manifest import Manifest, Rest, read_manifest, write_manifest
 from storlab.records.run_folder import RunFolder, TrialRecord
 from storlab.run.merging import merge_runs

@@ -13,7 +13,7 @@ import pytest
 
 from laboratory import Laboratory, opened
 from laboratory.samples import sample
-from storlab.errors import StudyError
+from storlab.base.errors import StudyError
 from storlab.nodes.kinds.local import local_node
 from storlab.probes.alignment import AlignmentProbe
 from storlab.probes.base import Probe

@@ -19,8 +19,8 @@ from laboratory.samples import sample
 from laboratory.studies import directory
 from storlab.analysis.summary import CellState
 from storlab.analysis.unequal import Place, Seen, among_runs
+from storlab.base.errors import SafetyError, UserError
 from storlab.cli.reporting import report_input
-from storlab.errors import SafetyError, UserError
 from storlab.nodes.identity import Machine, NodeIdentity
 from storlab.records.derive import derive
 from storlab.records.manifest import Manifest, write_manifest

@@ -17,7 +17,7 @@ from laboratory.block import small_ext4_blocks
 from laboratory.devices import sh, tmpfs
 from laboratory.samples import sample
 from laboratory.studies import LOOPS, directory
-from storlab.errors import StorlabError, UserError
+from storlab.base.errors import StorlabError, UserError
 from storlab.findings import Stopped
 from storlab.run.limits import Extent
 from storlab.run.observer import Observer
@@ -205,7 +205,7 @@ def hide(lab: Laboratory, monkeypatch: pytest.MonkeyPatch) -> Hide:
                     link.unlink(missing_ok=True)
                     link.symlink_to(path)
         monkeypatch.setenv("PATH", str(folder))
-        monkeypatch.setattr("storlab.programs.ADMINISTRATION", ())
+        monkeypatch.setattr("storlab.base.programs.ADMINISTRATION", ())
 
     return without
 

@@ -12,7 +12,7 @@ import pytest
 from laboratory import Laboratory, ended, wait_until
 from laboratory.guests import BEGUN, DISK, EXT4, WhenBegun, endings, guests, qemus
 from laboratory.samples import sample
-from storlab.errors import UserError
+from storlab.base.errors import UserError
 from storlab.images.image import find_image
 from storlab.nodes.kinds.vm.emulator import Acceleration, Confinement, Emulator
 from storlab.nodes.kinds.vm.kind import Boot

@@ -16,7 +16,7 @@ from laboratory.boots import booting
 from laboratory.hosts import CONTROLLER, Hosts, hosts
 from laboratory.studies import ON_LOOP
 from laboratory.trust import trusting
-from storlab.errors import StudyError
+from storlab.base.errors import StudyError
 from storlab.images.parts import unpack_debian_kernel
 from storlab.images.recipe import OWN_SERIES, series_of
 from storlab.nodes.kinds.vm.hardware import Hardware

@@ -16,7 +16,7 @@ from laboratory.devices import tmpfs
 from laboratory.guests import guests
 from laboratory.samples import sample
 from laboratory.studies import FIO
-from storlab.errors import NodeLost, StorlabError
+from storlab.base.errors import NodeLost, StorlabError
 from storlab.layers.resources import Dir
 from storlab.run.beginning import new_run_id
 from storlab.run.build import Built, Setups

@@ -19,7 +19,7 @@ from laboratory import Laboratory
 from laboratory.guests import guests
 from laboratory.samples import sample
 from storlab.analysis.foresight import ASSUMED
-from storlab.errors import StudyError
+from storlab.base.errors import StudyError
 from storlab.report.language.say import say
 from storlab.run.limits import Limits
 from storlab.run.noise import BUILT_IN_TITLE, MachineNoise

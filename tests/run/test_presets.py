@@ -16,8 +16,8 @@ from laboratory.devices import Device, new_device, sh
 from laboratory.guests import own_kernel
 from laboratory.trust import trusting
 from storlab.analysis.summary import from_json
+from storlab.base.errors import StudyError
 from storlab.cli.reporting import report_input
-from storlab.errors import StudyError
 from storlab.findings import Reported
 from storlab.images.image import find_image
 from storlab.report.language.say import say

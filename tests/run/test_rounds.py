@@ -13,8 +13,8 @@ import pytest
 from laboratory import Laboratory, ended, kill, opened, wait_for
 from laboratory.samples import sample
 from storlab.analysis.summary import Summary, from_json
+from storlab.base.record import to_json
 from storlab.findings.runs import Rested
-from storlab.record import to_json
 from storlab.records.manifest import Rest, write_manifest
 from storlab.report.language.say import said, say
 from storlab.run.observer import Observer

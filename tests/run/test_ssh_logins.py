@@ -9,7 +9,7 @@ import pytest
 from laboratory import Laboratory
 from laboratory.hosts import Host, Hosts
 from laboratory.studies import ON_LOOP, directory
-from storlab.agent_binary import agent_path
+from storlab.base.programs import agent_path
 
 from .test_ssh_nodes import replaced
 

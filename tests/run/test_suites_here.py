@@ -17,7 +17,7 @@ from laboratory import Ended, Laboratory, ended, kill, opened, wait_for
 from laboratory.devices import Device, new_device
 from laboratory.samples import sample
 from run.test_suites import planted, result
-from storlab.errors import NodeError
+from storlab.base.errors import NodeError
 from storlab.suites.ktap import read_ktap
 from storlab.suites.model import Outcome
 from storlab.suites.records.folder import RESULTS, UNDER_WAY, SuiteRun, read_suite_run

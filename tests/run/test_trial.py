@@ -13,7 +13,7 @@ import pytest
 
 from laboratory import Laboratory
 from laboratory.studies import ON_LOOP, directory
-from storlab.errors import CommandFailed, NodeLost
+from storlab.base.errors import CommandFailed, NodeLost
 from storlab.records.derive import derive
 from storlab.report.language.say import said as told
 from storlab.run.build import Built

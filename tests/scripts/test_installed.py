@@ -19,7 +19,7 @@ import pytest
 from tools.wheel_agent import PLACE, CannotBuild, machine_of
 
 from laboratory.samples import sample
-from storlab.agent_binary import agent_path
+from storlab.base.programs import agent_path
 
 ROOT = Path(__file__).resolve().parents[2]
 NOBODY = 65534

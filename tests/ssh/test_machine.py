@@ -13,7 +13,7 @@ import pytest
 
 from laboratory import wait_until
 from laboratory.hosts import Hosts, hosts
-from storlab.errors import SshError, UnreachableError, UserError
+from storlab.base.errors import SshError, UnreachableError, UserError
 from storlab.ssh.machine import Machine, connected
 
 pytestmark = pytest.mark.needs("root", "ssh", "sshd")

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from storlab.errors import StudyError, UserError
+from storlab.base.errors import StudyError, UserError
 from storlab.study.study import Study, parse_study, shipped_studies
 
 from . import mistakes

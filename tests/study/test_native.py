@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from laboratory.studies import ON_LOOP, parsed
-from storlab.errors import StudyError
+from storlab.base.errors import StudyError
 from storlab.study.study import Study, load_study, shipped_studies
 
 PLAIN = f"stack = [{ON_LOOP}]\n"

@@ -6,7 +6,7 @@ import pytest
 
 from laboratory.samples import sample
 from laboratory.studies import parsed
-from storlab.errors import StudyError, UserError
+from storlab.base.errors import StudyError, UserError
 from storlab.layers.resources import Dir
 from storlab.study.cells import Cell, Target
 from storlab.study.chains import ends_as

@@ -6,7 +6,7 @@ import pytest
 
 from laboratory.samples import sample
 from laboratory.studies import parsed
-from storlab.errors import StudyError
+from storlab.base.errors import StudyError
 from storlab.run.planning.metrics import refuse_unknown_metrics
 from storlab.study.questions import read_expected
 from storlab.study.study import Study

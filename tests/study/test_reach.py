@@ -10,9 +10,9 @@ import pytest
 from pydantic import BaseModel, Field
 from tools.reach_reference import reference, study_models
 
+from storlab.base.reach import Device, Found, OwnName, Program, ReadsFile, reaching, texts_of
 from storlab.lab import LabFile
 from storlab.model import Model
-from storlab.reach import Device, Found, OwnName, Program, ReadsFile, reaching, texts_of
 from storlab.registry import layer_types
 from storlab.suites.expectations import ExpectationFile
 from storlab.suites.suite_file import SuiteFile
@@ -22,7 +22,9 @@ MODELS = [*study_models(), ("suite file", SuiteFile), ("expectations", Expectati
 
 @pytest.mark.parametrize(("where", "model"), MODELS, ids=[where for where, _ in MODELS])
 def test_every_text_of_every_key_has_a_type_that_says_what_it_can_do(where: str, model: type[BaseModel]) -> None:
-    assert [text.key for text in texts_of(model) if not text.reaches] == [], f"{where}: take types of storlab.reach"
+    assert [text.key for text in texts_of(model) if not text.reaches] == [], (
+        f"{where}: take types of storlab.base.reach"
+    )
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "reach.md"

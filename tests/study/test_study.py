@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laboratory.studies import parsed
+from storlab.base.errors import StudyError, UserError
 from storlab.cli.plan.tables import differences
-from storlab.errors import StudyError, UserError
 from storlab.layers.base import Layer
 from storlab.layers.fs.files import FileLayer
 from storlab.study.cells import Cell

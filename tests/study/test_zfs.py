@@ -19,7 +19,7 @@ import pytest
 
 from laboratory.samples import sample
 from laboratory.studies import parsed
-from storlab.errors import StudyError
+from storlab.base.errors import StudyError
 from storlab.layers.zfs.pool import ZpoolLayer
 from storlab.nodes.kinds.vm.kind import VmKind
 from storlab.nodes.needs import untraceable

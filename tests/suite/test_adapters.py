@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storlab.errors import StudyError, UserError
+from storlab.base.errors import StudyError, UserError
 from storlab.suites.adapters.check import Check, CheckOptions
 from storlab.suites.check_text import groups_in, read_check, read_excludes, read_group_list
 from storlab.suites.groups import Installed

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
 from storlab.suites.expectations import expected, read_expectations
 from storlab.suites.model import Expectation, Group, Outcome, Script, Suite, report_name
 from storlab.suites.records.sources import LogRun, read_log, zts_lines

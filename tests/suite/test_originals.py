@@ -11,9 +11,9 @@ import msgspec
 import pytest
 import typer
 
+from storlab.base.errors import UserError
 from storlab.cli.suite.as_original import Original, Ran, _configuration, _printer, finish_zfs_tests
 from storlab.cli.suite.options import OriginalOptions
-from storlab.errors import UserError
 from storlab.suites.groups import Installed
 from storlab.suites.model import Attempt, Expectation, Expectations, Group, Outcome, Role, Script, Suite
 from storlab.suites.originals import (

@@ -11,10 +11,10 @@ from msgspec import structs
 from tools.suite_reference import EXPECTATIONS, reference
 
 from attacks.odd_files import bounded
+from storlab.base.errors import StudyError, UserError
 from storlab.cli.suite.choose import size_of
 from storlab.cli.suite.measuring import VARIABLES, measuring, perf_variables
 from storlab.cli.suite.options import USUAL_CPUS, USUAL_MEMORY
-from storlab.errors import StudyError, UserError
 from storlab.suites.adapters.zts import Zts
 from storlab.suites.expectations import OwnEntry, with_own
 from storlab.suites.groups import Installed

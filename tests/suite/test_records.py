@@ -14,11 +14,11 @@ import polars as pl
 import pytest
 from msgspec.structs import replace
 
+from storlab.base.errors import RecordsError, UserError
+from storlab.base.record import to_json
 from storlab.cli.suite.choose import asked_for
 from storlab.cli.suite.finish import status_of
 from storlab.cli.suite.options import Choice
-from storlab.errors import RecordsError, UserError
-from storlab.record import to_json
 from storlab.suites.history import history_of
 from storlab.suites.model import Attempt, Group, Leak, Outcome, Script, Suite, SuiteEnvironment
 from storlab.suites.records.derived import COLUMNS, merged_suite_runs, write_tests

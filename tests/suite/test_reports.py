@@ -10,9 +10,9 @@ from xml.etree import ElementTree
 import pytest
 from msgspec.structs import replace as with_fields
 
+from storlab.base.errors import UserError
 from storlab.cli.suite.choose import past_in
 from storlab.cli.suite.finish import status_of
-from storlab.errors import UserError
 from storlab.suites.ktap import MOST_JUDGED, Result, read_ktap
 from storlab.suites.model import Absent, Expectations, Group, Leak, Outcome, Script, Suite, SuiteEnvironment
 from storlab.suites.places.guest import OWN_TESTS

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from storlab.errors import CommandFailed, NodeError
+from storlab.base.errors import CommandFailed, NodeError
 from storlab.nodes.agent.protocol import StepResult
 from storlab.nodes.agent.steps import Done, Step, read
 from storlab.suites.model import Attempt, Group, Leak, Outcome, Role, Script

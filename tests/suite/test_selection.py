@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from storlab.base.errors import UserError
 from storlab.cli.suite.choose import asked_for
 from storlab.cli.suite.options import Choice
-from storlab.errors import UserError
 from storlab.suites.model import Absent, Attempt, Group, Outcome, Role, Script, Suite
 from storlab.suites.records.folder import SuiteRun, read_suite_run
 from storlab.suites.run.shard import Queue

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
 from storlab.probes.tcp.metrics import METRICS, ack_histograms, ack_values, values
 from storlab.probes.tcp.output import LINES, read_output
 from storlab.probes.tcp.totals import Acks, Follower, Totals, Watched, within

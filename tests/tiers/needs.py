@@ -13,7 +13,7 @@ from functools import cache
 
 import pytest
 
-from storlab.errors import MissingImage
+from storlab.base.errors import MissingImage
 from storlab.images.image import find_image
 from storlab.images.unpacked import MYSQL, find_virtiofsd
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from storlab.errors import CommandFailed, DiskFull, ParseError, TimedOut
+from storlab.base.errors import CommandFailed, DiskFull, ParseError, TimedOut
 from storlab.measurements import Measurements
 from storlab.nodes.process import ExitRecord
 from storlab.tools.bonnie.importer import BonnieImporter

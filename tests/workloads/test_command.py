@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from laboratory.samples import sample
-from storlab.errors import CommandFailed, ParseError, TimedOut, TrialError
+from storlab.base.errors import CommandFailed, ParseError, TimedOut, TrialError
 from storlab.layers.resources import Dir, Disk, Export, Resource, Server
 from storlab.measurements import Measurements
 from storlab.nodes.kinds.local import local_node
@@ -117,10 +117,10 @@ def test_patterns_of_strangers_end_at_once_or_are_given_up(monkeypatch: pytest.M
     for regex in ("((?:a+)+)$", "((?:a|a)*)!", "((?:a*)*)!", "((?:a|aa)+)$"):  # of which re tries 2^n ways
         with pytest.raises(ParseError, match="matches nothing"):
             number("a" * 100_000 + "?", regex=regex)
-    monkeypatch.setattr("storlab.patterns._MOST_SECONDS", 0.05)
+    monkeypatch.setattr("storlab.base.patterns._MOST_SECONDS", 0.05)
     with pytest.raises(ParseError, match="begin it with words"):  # n matches, and for each the rest of the text
         number("1" * 400_000, regex="(?:.*[^0-9]|([0-9]))", pick="sum")
-    monkeypatch.setattr("storlab.patterns.MOST_TEXT", 1000)
+    monkeypatch.setattr("storlab.base.patterns.MOST_TEXT", 1000)
     with pytest.raises(ParseError, match="let the program print less"):
         number("1" * 1001, regex="(1)")
     made = rule(json="a.b", **{"from": "result.json"})

@@ -13,11 +13,11 @@ import pytest
 from layers.database import with_mysql
 from layers.database.test_databases import SERVERS, asked, site, started
 from layers.sites import Ground
-from storlab.errors import CommandFailed, TrialError
+from storlab.base.errors import CommandFailed, TrialError
+from storlab.base.reach import reaching
 from storlab.findings.runs import BegunAgain
 from storlab.layers.database.data_set import sql
 from storlab.layers.resources import Server
-from storlab.reach import reaching
 from storlab.workloads.base import RunContext
 from storlab.workloads.pgbench import PgbenchWorkload
 from storlab.workloads.sysbench import SysbenchWorkload

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from formats.fio.samples import ANY_FOLDER
-from storlab.agent_binary import agent_path
-from storlab.errors import CommandFailed, DiskFull, TimedOut
+from storlab.base.errors import CommandFailed, DiskFull, TimedOut
+from storlab.base.programs import agent_path
 from storlab.measurements import HISTOGRAM_COLUMNS, METRIC_COLUMNS, SERIES_COLUMNS, Measurements
 from storlab.nodes.process import ExitRecord
 from storlab.records.stacked import across_nodes

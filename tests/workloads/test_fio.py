@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from laboratory.samples import sample
-from storlab.errors import UserError
+from storlab.base.errors import UserError
 from storlab.layers.resources import Dir, Disk, Resource
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.node import Node

@@ -16,7 +16,7 @@ import pytest
 
 from formats.fio.samples import run_fio
 from laboratory.devices import new_device, sh, tmpfs
-from storlab.errors import DiskFull
+from storlab.base.errors import DiskFull
 from storlab.layers.resources import Dir
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.node import Confinement

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from formats.fio.samples import counts, read_lines, run_fio, values
-from storlab.errors import CommandFailed, DiskFull, TrialError
+from storlab.base.errors import CommandFailed, DiskFull, TrialError
 from storlab.measurements import Measurements
 from storlab.tools.fio.blocks import NO_LATENCY
 from storlab.tools.fio.log_lines import AT_ONCE, Phases

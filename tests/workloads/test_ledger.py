@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storlab.errors import CommandFailed, ParseError, TimedOut
+from storlab.base.errors import CommandFailed, ParseError, TimedOut
 from storlab.nodes.process import ExitRecord
 from storlab.workloads import ledger_program
 from storlab.workloads.ledger import LedgerWorkload, read_commits

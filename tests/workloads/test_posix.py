@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storlab.errors import CommandFailed, ParseError, TimedOut
+from storlab.base.errors import CommandFailed, ParseError, TimedOut
 from storlab.nodes.process import ExitRecord
 from storlab.workloads.posix.checks import __main__ as checks
 from storlab.workloads.posix.checks.table import CHECKS

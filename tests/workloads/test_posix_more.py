@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from storlab.errors import UserError
+from storlab.base.errors import UserError
 from storlab.workloads.posix.checks.outcome import Fails, Unsupported
 from storlab.workloads.posix.checks.pjdfstest import check
 from storlab.workloads.posix.checks.pjdfstest import judge as judge_tests

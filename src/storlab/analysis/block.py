@@ -10,9 +10,9 @@ import polars as pl
 
 from storlab.analysis.design import Design
 from storlab.analysis.summary import BelowUnit, BlockIO, Share, SizeShare, UnitShare
+from storlab.base.text import grouped
 from storlab.blockio.requests import KEYS, UNITS, added_up, data_requests, shares, sum_or_null, with_alignment
 from storlab.findings.rounds import LeftOut
-from storlab.grouping import grouped
 from storlab.metrics import END, Declarations, named
 
 # Shares of each round, and then their mean, least and most over the rounds.

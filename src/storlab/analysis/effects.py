@@ -42,10 +42,10 @@ from storlab.analysis.design import MIN_ROUNDS, Design, Levels
 from storlab.analysis.estimates import Recorded
 from storlab.analysis.stats.anytime import ROUNDING, Floats
 from storlab.analysis.stats.mixed import BlockComponents, Components, fit, fit_blocks, share_something
+from storlab.base.text import grouped
 from storlab.findings import AnyFinding
 from storlab.findings.answers import Aliased, EffectsDoubt
 from storlab.findings.rounds import TooFewRounds
-from storlab.grouping import grouped
 from storlab.metrics import Key
 
 

@@ -21,7 +21,7 @@ from storlab.analysis.stats.pairing import Pairs
 from storlab.analysis.stats.signed_rank import typical
 from storlab.analysis.summary import Comparison, GateResult, Outcome
 from storlab.analysis.verdict import Failed, Rules, beyond, safe_exp, span_of_limits
-from storlab.errors import UserError
+from storlab.base.errors import UserError
 from storlab.findings import GateOnVerdict
 from storlab.findings.answers import Gated, GateWithoutDirection
 from storlab.findings.rounds import PartsDiffer

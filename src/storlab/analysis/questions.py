@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from storlab.analysis.compare import Question
 from storlab.analysis.design import CompareSpec, Design, Levels
 from storlab.analysis.stats.pairing import same_order
+from storlab.base.text import grouped
 from storlab.findings import About, AnyFinding
 from storlab.findings.rounds import Emulated, LevelsOnMachines, NoMetric, NoTrial, Unsupported
-from storlab.grouping import grouped
 from storlab.metrics import RATE_MARGIN, Key, MetricSpec, named
 
 

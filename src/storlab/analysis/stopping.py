@@ -14,6 +14,7 @@ from storlab.analysis.stats.anytime import FORESEEABLE, width_factor
 from storlab.analysis.stats.forecast import rounds_to_tell, tellable
 from storlab.analysis.summary import CellState, Comparison, Estimate, Summary
 from storlab.analysis.verdict import is_endless
+from storlab.base.text import grouped
 from storlab.findings import AnyFinding, NotYet, Stopped
 from storlab.findings.runs import (
     Answered,
@@ -25,7 +26,6 @@ from storlab.findings.runs import (
     RoundsDone,
     Unanswered,
 )
-from storlab.grouping import grouped
 from storlab.metrics import named
 
 # When enough is known of a curve: once the interval of each of its points is narrow enough.

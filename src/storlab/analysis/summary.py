@@ -14,7 +14,7 @@ import msgspec
 
 from storlab.analysis.data import Claim, Effects, Knee, Objective, Sweep
 from storlab.analysis.unequal import Unequal
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
 from storlab.findings import AnyFinding, answers, runs
 from storlab.findings.answers import FarRounds
 from storlab.findings.base import Finding

@@ -16,11 +16,11 @@ from storlab.analysis.stats.checks import independence_lacks
 from storlab.analysis.stats.pairing import Rounds
 from storlab.analysis.stats.signed_rank import typical
 from storlab.analysis.verdict import fewest_for_limits, lies_beyond
+from storlab.base.levels import LEAST, amount_in, numbers_of
+from storlab.base.text import grouped
 from storlab.findings import AnyFinding
 from storlab.findings.answers import KneeFound, NoKnee, NotIndependent, ObjectiveEnds
 from storlab.findings.rounds import NoMetric, Unsupported
-from storlab.grouping import grouped
-from storlab.levels import LEAST, amount_in, numbers_of
 from storlab.metrics import Declarations, Key
 
 # The knee of latency against throughput: the load of maximal power, and how sure the rounds are of it.

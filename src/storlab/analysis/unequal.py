@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from storlab.grouping import grouped
+from storlab.base.text import grouped
 
 KERNEL = "kernel"
 """The thing whose settings are of no layer."""

@@ -25,7 +25,7 @@ from storlab.analysis.stats.anytime import EFFECT_VARIANCE, FORESEEABLE, Floats,
 from storlab.analysis.stats.pairing import snap
 from storlab.analysis.stats.signed_rank import fewest_rounds, log_evidence
 from storlab.analysis.summary import Per
-from storlab.grouping import grouped
+from storlab.base.text import grouped
 from storlab.metrics import HISTOGRAMS, TARGET, Declarations, Key, MetricSpec, is_underneath
 
 _AMOUNTS = ("1", "B", "s")

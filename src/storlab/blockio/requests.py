@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
+from storlab.base.units import size_text
 from storlab.measurements import REQUEST_COLUMNS
 from storlab.metrics import Better, Domain, MetricSpec, Value
-from storlab.units import size_text
 
 UNITS = (4096, 8192, 16384, 32768, 65536)
 """Bytes: the units (of a file system's block, of a device's indirection) for which requests are judged."""

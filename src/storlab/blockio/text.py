@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from storlab.base.text import printable
+from storlab.base.units import size_text
 from storlab.blockio.requests import UNITS, DiskHistograms, by_disk, shares
 from storlab.blockio.trace_output import SECTOR, Event, event_alignment
-from storlab.text import printable
-from storlab.units import size_text
 
 _STARS = 40
 

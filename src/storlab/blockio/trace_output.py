@@ -12,10 +12,10 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 import polars as pl
 
+from storlab.base.errors import ParseError
+from storlab.base.reading import open_file
 from storlab.blockio.requests import KEYS, WITHOUT_PLACE, joint_alignment, request_frame
-from storlab.errors import ParseError
 from storlab.measurements import REQUEST_COLUMNS
-from storlab.reading import open_file
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 Units = tuple[Count, Count, Count, Count, Count]

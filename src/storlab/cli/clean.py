@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
+from storlab.base.errors import RecordsError, UserError
 from storlab.cli.options import Allow
 from storlab.cli.output import confirmed, show
 from storlab.cli.status import COMPLETE, LEFT_BEHIND
-from storlab.errors import RecordsError, UserError
 
 if TYPE_CHECKING:
     from storlab.records.run_folder import RunFolder

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
+from storlab.base.errors import UserError
+from storlab.base.text import grouped
 from storlab.cli.options import AllowUndecided, FailOn, Optional, Output, String, Strings, format_option
 from storlab.cli.output import one_thread_for_algebra, show, show_rendered, until_closed, warn, write_output
 from storlab.cli.status import COMPLETE, NOTHING_MEASURED, of_gates
-from storlab.errors import UserError
-from storlab.grouping import grouped
 from storlab.report.formats import COMPARISONS, Format, find
 
 if TYPE_CHECKING:
@@ -40,9 +40,9 @@ def compare(
     Trials that were interleaved get verdicts; differences between runs that were not are described.
     """
     one_thread_for_algebra()
-    from storlab.amounts import plural
     from storlab.analysis.gates import parse_gate
     from storlab.analysis.runs.across_runs import compare_runs
+    from storlab.base.amounts import plural
     from storlab.findings import Reported
     from storlab.records.manifest import differences
     from storlab.records.tables import host_names

@@ -9,9 +9,9 @@ from rich.console import Console as RichConsole
 from rich.console import ConsoleOptions, RenderableType
 from rich.segment import Segment
 
+from storlab.base.text import plain
 from storlab.report.document import Document
 from storlab.report.formats.terminal import Shown
-from storlab.text import plain
 
 _LEAST = 60  # columns
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
+from storlab.base.errors import UserError
 from storlab.cli.options import (
     Allow,
     Json,
@@ -25,7 +26,6 @@ from storlab.cli.options import (
 )
 from storlab.cli.output import warn
 from storlab.cli.status import COMPLETE, CUT_BROKE, INTERRUPTED, NOT_CHECKED, Status
-from storlab.errors import UserError
 
 if TYPE_CHECKING:
     from storlab.crash.results import CrashResult, SetUp

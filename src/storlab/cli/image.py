@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
+from storlab.base.errors import MissingImage, UserError
 from storlab.cli.options import Json, Quiet, String, Strings, print_json
 from storlab.cli.output import is_drawable, show, warn
 from storlab.cli.remote.option import travels
 from storlab.cli.status import INTERRUPTED
-from storlab.errors import MissingImage, UserError
 
 if TYPE_CHECKING:
     from storlab.images.cache import Listed, Part

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from typer import Argument, Option
 
+from storlab.base.errors import MissingImage, MissingTool, StudyError, UserError
 from storlab.cli.options import Json, String, offered, print_json, studies
 from storlab.cli.output import show, warn
-from storlab.errors import MissingImage, MissingTool, StudyError, UserError
 from storlab.new.answers import EXTENTS, LOADS, SUBJECTS, TARGETS, Answers, place_of, study_text
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
+from storlab.base.errors import StorlabError, UserError
 from storlab.cli.options import Allow, Json, Quiet, Shared, String, StudyOptions, Turn, Wait, print_json, studies
 from storlab.cli.output import show, warn
 from storlab.cli.status import INTERRUPTED
-from storlab.errors import StorlabError, UserError
 
 if TYPE_CHECKING:
     from storlab.analysis.foresight import Noise
@@ -46,8 +46,8 @@ def noise(
     Says what difference can be seen here, with how many rounds of what length.
     """
     from storlab.analysis.foresight import noise_of
+    from storlab.base.units import parse_duration
     from storlab.run.noise import MachineNoise, now, save, this_machine
-    from storlab.units import parse_duration
 
     try:
         seconds = parse_duration(for_)

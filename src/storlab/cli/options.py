@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 from typer import Argument, Option
 
+from storlab.base.errors import UserError
 from storlab.cli.output import show_json, waiting
-from storlab.errors import UserError
 from storlab.report.formats import Format, names
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
+from storlab.base.errors import UserError
+from storlab.base.text import plain, spelled
 from storlab.cli.streams import discard
-from storlab.errors import UserError
-from storlab.text import plain, spelled
 
 _FOR_PEOPLE = ("text", "full text", "zts")
 """The formats that are read where they are printed."""

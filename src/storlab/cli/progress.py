@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from storlab.analysis.summary import Comparison, Summary
+from storlab.base.text import grouped
 from storlab.cli.console import Console
 from storlab.cli.output import is_drawable, waiting, warn
 from storlab.cli.run_events import (
@@ -33,7 +34,6 @@ from storlab.cli.run_events import (
     drawn_elsewhere,
     write_event,
 )
-from storlab.grouping import grouped
 from storlab.report.formats.terminal import STYLES, foreign
 from storlab.report.language import format as fmt
 from storlab.report.language import words

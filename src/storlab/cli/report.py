@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
+from storlab.base.errors import UserError
 from storlab.cli.options import Output, Quiet, RunPath, format_option
 from storlab.cli.output import one_thread_for_algebra, show, show_rendered, until_closed, waiting, warn, write_output
 from storlab.cli.status import COMPLETE, ROUNDS_MISSING
-from storlab.errors import UserError
 from storlab.report.formats import FULL, PRINTED, PUBLISHED, REPORTS, find
 
 
@@ -70,8 +70,8 @@ def merge(
     nothing.
     """
     from storlab.analysis.summary import to_json
+    from storlab.base.text import ranges
     from storlab.cli.reporting import report_input, show_and_write
-    from storlab.grouping import ranges
     from storlab.records.derive import tables_of
     from storlab.records.files import write_durably
     from storlab.run.merging import merge_runs

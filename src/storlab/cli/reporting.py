@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from storlab.analysis.summary import Summary
+from storlab.base.errors import MissingTool, ParseError, StorlabError, UserError
 from storlab.cli.output import show_json, until_closed, warn
 from storlab.cli.status import (
     GATE_HIT,
@@ -22,7 +23,6 @@ from storlab.cli.status import (
     of_gates,
 )
 from storlab.cli.streams import NAMES
-from storlab.errors import MissingTool, ParseError, StorlabError, UserError
 from storlab.metrics import PROBE
 from storlab.probes.stacks import NAME as SAMPLES
 from storlab.probes.stacks import Profile, boxes, profile, read_output
@@ -199,7 +199,7 @@ def write_html(run: RunFolder, given: ReportInput, *, full: bool = False) -> Pat
 
     Without the extra ``charts`` it is the page alone, and a note on standard error.
     """
-    from storlab.extras import has_extra, lacking
+    from storlab.base.programs import has_extra, lacking
     from storlab.report.document import figures
     from storlab.report.formats.html import render_html
     from storlab.report.sections import page_document

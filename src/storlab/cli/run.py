@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
+from storlab.base.errors import UserError
+from storlab.base.limits import ROUNDS
 from storlab.cli.options import (
     Allow,
     AllowUndecided,
@@ -31,8 +33,6 @@ from storlab.cli.options import (
 )
 from storlab.cli.output import warn
 from storlab.cli.status import INTERRUPTED
-from storlab.errors import UserError
-from storlab.limits import ROUNDS
 from storlab.run.limits import Assignment, Limits, parse_extent, parse_rounds
 from storlab.run.permissions import Permissions, parse_allowed
 

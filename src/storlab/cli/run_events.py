@@ -14,7 +14,7 @@ import msgspec
 
 from storlab.analysis.stopping import Decision
 from storlab.analysis.summary import Comparison, Summary
-from storlab.grouping import few, grouped, ranges
+from storlab.base.text import few, grouped, ranges
 from storlab.records.run_folder import TrialRecord
 from storlab.report.language import methods
 from storlab.report.language.format import plural

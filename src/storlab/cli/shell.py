@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
+from storlab.base.errors import UserError
+from storlab.base.text import one_line
 from storlab.cli.options import Allow, Only, Set, String, StudyName, StudyOptions
 from storlab.cli.output import warn
 from storlab.cli.status import INTERRUPTED
-from storlab.errors import UserError
-from storlab.text import one_line
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,9 +11,9 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from storlab.base.errors import StorlabError, StudyError, UserError
 from storlab.cli.output import warn
 from storlab.cli.streams import NAMES, discard
-from storlab.errors import StorlabError, StudyError, UserError
 
 if TYPE_CHECKING:
     from storlab.analysis.summary import GateResult

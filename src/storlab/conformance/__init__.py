@@ -24,9 +24,10 @@ from typing import Any, cast, get_args
 import orjson
 from pydantic import BaseModel, ValidationError
 
+from storlab.base.errors import ParseError, TrialError
+from storlab.base.reach import texts_of
 from storlab.conformance import results
 from storlab.conformance.results import SOURCE, Faults
-from storlab.errors import ParseError, TrialError
 from storlab.layers.base import Crossing, Layer, LayerContext
 from storlab.layers.resources import Resource
 from storlab.metrics import Specs
@@ -35,7 +36,6 @@ from storlab.nodes.kinds.local import local_node
 from storlab.nodes.undo import Entry, Undo
 from storlab.probes.base import Probe
 from storlab.probes.subject import Kind
-from storlab.reach import texts_of
 from storlab.run.recovery.undoing import undo_table
 from storlab.tools.importer import Importer
 from storlab.workloads.base import Workload

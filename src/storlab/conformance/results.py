@@ -14,7 +14,7 @@ from typing import Any, TypeVar, get_args
 import orjson
 import polars as pl
 
-from storlab.errors import ParseError, StorlabError
+from storlab.base.errors import ParseError, StorlabError
 from storlab.measurements import Measurements
 from storlab.metrics import HISTOGRAMS, Across, Better, MetricSpec, Specs
 from storlab.probes.base import Probe, ProbeRecord

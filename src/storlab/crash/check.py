@@ -15,10 +15,10 @@ from operator import eq, itemgetter
 from pathlib import Path
 from random import Random
 
+from storlab.base.errors import ParseError
+from storlab.base.reading import data_in
 from storlab.crash.cut import Loss, Piece, drawn, durable, in_flight, nothing, survivors
 from storlab.crash.results import Broken, Control, Cut
-from storlab.errors import ParseError
-from storlab.reading import data_in
 from storlab.tools.log_writes import Entry, Flag, WriteLog
 from storlab.workloads.base import Pages
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from storlab.errors import UserError
+from storlab.base.errors import UserError
 from storlab.layers.attach.attachment import AttachmentLayer
 from storlab.layers.attach.blockdev import WriteLogLayer
 from storlab.layers.base import Layer

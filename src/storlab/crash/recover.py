@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from storlab.base.errors import CommandFailed, StorlabError, TimedOut, TrialError, Unsupported
+from storlab.base.waiting import to_its_end
 from storlab.crash.logged import Witnessed
 from storlab.crash.results import Broken, Kind
-from storlab.errors import CommandFailed, StorlabError, TimedOut, TrialError, Unsupported
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.block.loop import LoopLayer
 from storlab.layers.database.base import DatabaseLayer
@@ -31,7 +32,6 @@ from storlab.run.session import Session
 from storlab.run.trial.measure import end_all
 from storlab.study.cells import Load
 from storlab.tools.log_writes import WriteLog
-from storlab.waiting import to_its_end
 from storlab.workloads.base import RunContext, Witness
 
 # The loads of a set-up, and what was acknowledged while they ran, by where the log was then.

@@ -12,15 +12,16 @@ from pathlib import Path
 import msgspec
 import orjson
 
+from storlab.base.errors import MissingTool, RecordsError, StorlabError, TimedOut, UserError
+from storlab.base.limits import RECORD
+from storlab.base.reading import read_file
+from storlab.base.waiting import to_its_end
 from storlab.crash.check import HINT, Checker, Cutter, copy_image
 from storlab.crash.logged import Twin, Witnessed, durable_twin, logged_study, witnessed
 from storlab.crash.recover import Acknowledged, Recovery, prepare_loads, refuse_other_versions, run_loads
 from storlab.crash.results import CrashResult, SetUp
-from storlab.errors import MissingTool, RecordsError, StorlabError, TimedOut, UserError
 from storlab.layers.attach.blockdev import has_write_cache
 from storlab.layers.resources import LoggedFile
-from storlab.limits import RECORD
-from storlab.reading import read_file
 from storlab.records.held import make_private, new_run_folder
 from storlab.run.beginning import begin_run, new_manifest, new_run_id
 from storlab.run.build import Built, Setups
@@ -35,7 +36,6 @@ from storlab.run.session import Session, open_session
 from storlab.study.cells import Cell
 from storlab.study.study import Study
 from storlab.tools.log_writes import Flag, WriteLog, read_log
-from storlab.waiting import to_its_end
 
 
 @dataclass(frozen=True)

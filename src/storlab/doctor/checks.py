@@ -10,14 +10,14 @@ import struct
 from collections.abc import Callable
 from typing import NamedTuple
 
-from storlab.agent_binary import agent_remedy
+from storlab.base.errors import MissingTool, ParseError
+from storlab.base.programs import agent_remedy
+from storlab.base.units import size_text
 from storlab.blockio.trace_output import Started, decode
 from storlab.doctor.machine import Machine, Status
-from storlab.errors import MissingTool, ParseError
 from storlab.images.unpacked import MYSQL
 from storlab.layers.fs.mount import parse_mountinfo
 from storlab.nodes.needs import PROGRAMS, UNPACKED_MYSQL, remedy
-from storlab.units import size_text
 
 SCRATCH = "/var/tmp"
 _AS_ROOT = "run it as root, or with sudo"

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from storlab.agent_binary import agent_path
-from storlab.errors import MissingTool
-from storlab.programs import ADMINISTRATION
+from storlab.base.errors import MissingTool
+from storlab.base.programs import ADMINISTRATION, agent_path
 from storlab.ssh.client import MARK
 from storlab.ssh.machine import Machine as Connected
 

@@ -8,11 +8,11 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from storlab.amounts import plural
+from storlab.base.amounts import plural
+from storlab.base.errors import MissingImage, RecordsError, StorlabError
+from storlab.base.text import grouped
 from storlab.doctor.checks import Found, missing, ok, warn
 from storlab.doctor.machine import Check, Status
-from storlab.errors import MissingImage, RecordsError, StorlabError
-from storlab.grouping import grouped
 from storlab.run.beginning import new_run_id
 from storlab.run.planning.plan import Plan, make_plan
 from storlab.run.recovery.journal import read_pending

@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from storlab.base.errors import MissingImage, StorlabError
 from storlab.doctor.checks import Found, Look, missing, ok, program, warn
 from storlab.doctor.machine import Machine
-from storlab.errors import MissingImage, StorlabError
 from storlab.images.cache import Listed, list_images, storlab_cache
 from storlab.images.image import find_image
 from storlab.images.unpacked import IMPLEMENTATIONS, find_virtiofsd

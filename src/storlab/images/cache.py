@@ -25,9 +25,9 @@ from typing import Annotated
 
 import msgspec
 
-from storlab.errors import ImageError, RecordsError, UserError
+from storlab.base.errors import ImageError, RecordsError, UserError
+from storlab.base.record import read_record, to_json
 from storlab.images import recipe
-from storlab.record import read_record, to_json
 
 UNUSED = 14 * 86400  # seconds after which a part of somebody's own kernel goes
 _PATIENCE = 0.1  # seconds between two looks at the lock

@@ -16,10 +16,8 @@ from pathlib import Path
 
 import orjson
 
-from storlab.agent_binary import agent_path
-from storlab.errors import ImageError, MissingTool
-from storlab.programs import search_path
-from storlab.unused_users import unused_user
+from storlab.base.errors import ImageError, MissingTool
+from storlab.base.programs import agent_path, search_path, unused_user
 
 PATH = search_path()
 _PACKAGES = {

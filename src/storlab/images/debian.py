@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import cmp_to_key
 from pathlib import Path
 
-from storlab.errors import ImageError
+from storlab.base.errors import ImageError
 from storlab.images import commands, recipe
 
 Stanza = Mapping[str, str]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from storlab.errors import ImageError, MissingImage, Unsupported, UserError
+from storlab.base.errors import ImageError, MissingImage, Unsupported, UserError
 from storlab.images import commands, module_tree, recipe
 from storlab.images.cache import (
     About,

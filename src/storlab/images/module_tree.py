@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
-from storlab.errors import ImageError
+from storlab.base.errors import ImageError
 from storlab.images import recipe
 from storlab.images.cache import remove_tree
 from storlab.images.commands import run_on_strangers, unzstd

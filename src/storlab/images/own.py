@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from storlab.errors import ImageError, MissingTool, UserError
+from storlab.base.errors import ImageError, MissingTool, UserError
 from storlab.images import commands, module_tree, recipe, vmlinux
 from storlab.images.cache import UNUSED, About, Cache, Part
 from storlab.images.commands import CANNOT_CONFINE, run_on_strangers

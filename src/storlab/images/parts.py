@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from storlab.errors import ImageError, MissingImage, UserError
+from storlab.base.errors import ImageError, MissingImage, UserError
 from storlab.images import commands, module_tree, recipe, vmlinux
 from storlab.images.cache import About, Cache, Part, cache_folder, remove_tree
 from storlab.images.commands import unzstd

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
 
-from storlab.errors import ImageError, UserError
+from storlab.base.errors import ImageError, UserError
 from storlab.images import commands, debian, recipe
 from storlab.images.cache import About, Cache, Part, cache_folder
 from storlab.images.debian import taken_over

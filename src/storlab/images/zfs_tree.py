@@ -16,13 +16,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from storlab.errors import UserError
+from storlab.base.errors import UserError
+from storlab.base.reading import is_elf, read_file
 from storlab.images import commands, module_tree, recipe
 from storlab.images.cache import About, Cache, Part, remove_tree
 from storlab.images.commands import run_on_strangers
 from storlab.images.own import digest_of_file, log_of
 from storlab.images.parts import about_modules
-from storlab.reading import is_elf, read_file
 
 SUITE = "usr/share/zfs"
 _LIBRARIES = "usr/lib/x86_64-linux-gnu"

@@ -16,7 +16,9 @@ from typing import Any, ClassVar, Generic, Literal, get_args
 from pydantic import Field
 from typing_extensions import TypeVar
 
-from storlab.errors import Unsupported
+from storlab.base.errors import Unsupported
+from storlab.base.reach import OwnName
+from storlab.base.waiting import to_its_end
 from storlab.layers.block.identity import DeviceIdentity
 from storlab.layers.resources import Disk, File, Format, Resource
 from storlab.model import Model
@@ -26,8 +28,6 @@ from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.raw_folders import make_raw_folder
 from storlab.nodes.undo import RegisterUndo, Undo
-from storlab.reach import OwnName
-from storlab.waiting import to_its_end
 
 T = TypeVar("T")
 Below = TypeVar("Below", default=Any)

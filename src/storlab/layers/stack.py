@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Generic
 
-from storlab.errors import CommandFailed, StorlabError
+from storlab.base.errors import CommandFailed, StorlabError
+from storlab.base.waiting import all_of
 from storlab.layers.base import Below, Gives, Layer, LayerContext
 from storlab.layers.resources import Resource
 from storlab.nodes.agent.steps import Done, Step
 from storlab.nodes.answers import understood
 from storlab.nodes.node import Node
 from storlab.nodes.undo import Entry
-from storlab.waiting import all_of
 
 
 @dataclass(frozen=True)

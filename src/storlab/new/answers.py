@@ -11,8 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from storlab.amounts import parse_duration, parse_share, parse_size, shown
-from storlab.errors import UserError
+from storlab.base.amounts import parse_duration, parse_share, parse_size, shown
+from storlab.base.errors import UserError
 
 if TYPE_CHECKING:
     from jinja2 import Template

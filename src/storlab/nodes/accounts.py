@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from storlab.errors import NodeError, SafetyError
+from storlab.base.errors import NodeError, SafetyError
+from storlab.base.programs import user_by
 from storlab.nodes.agent import steps
 from storlab.nodes.node import Node
 from storlab.nodes.undo import RunPath, own_folders, remove_folder, undo
-from storlab.unused_users import user_by
 
 _IDENTITY = re.compile(r"uid=(\d{1,10})\(([^)]+)\) gid=(\d{1,10})\(([^)]+)\)")  # as id(1) prints it
 _REACH = 'for each; do [ -w "$each" ] || { echo "$each"; break; }; done'

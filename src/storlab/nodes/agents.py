@@ -18,17 +18,16 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from storlab.agent_binary import agent_path
-from storlab.errors import NodeError, StorlabError
+from storlab.base.errors import NodeError, StorlabError
+from storlab.base.programs import agent_path, search_path
+from storlab.base.text import one_line
+from storlab.base.waiting import cancelled, to_its_end
 from storlab.nodes.agent.connection import Connection
 from storlab.nodes.demands import NO_DEMANDS, Demands
 from storlab.nodes.identity import NodeIdentity, machine_of
 from storlab.nodes.kind import K, Launcher, Prepared, Services
 from storlab.nodes.node import Node
 from storlab.nodes.processes import Agents, Controller, cgroup_name, end_marked, end_processes, mark
-from storlab.programs import search_path
-from storlab.text import one_line
-from storlab.waiting import cancelled, to_its_end
 
 HELLO_TIMEOUT = 10.0  # s; a loaded machine needs far less
 _EXIT_TIMEOUT = 10.0

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from storlab.errors import NodeError, TrialError
+from storlab.base.errors import NodeError, TrialError
 from storlab.nodes.agent import steps
 from storlab.nodes.node import Exit, Node
 

@@ -18,13 +18,13 @@ from typing import Annotated, Self
 from msgspec import Meta
 from pydantic import Field, model_validator
 
-from storlab.errors import NodeError, StorlabError, TrialError
+from storlab.base.errors import NodeError, StorlabError, TrialError
+from storlab.base.reach import OwnName, Program
+from storlab.base.units import Duration
 from storlab.model import Model
 from storlab.nodes.identity import Machine
 from storlab.nodes.node import Node
 from storlab.nodes.undo import undo
-from storlab.reach import OwnName, Program
-from storlab.units import Duration
 
 RELEASE = r"^[A-Za-z0-9][A-Za-z0-9._+~-]{0,64}$"
 """What ``uname -r`` prints; at most 64 characters, see uname(2)."""

@@ -9,7 +9,7 @@ from typing import Annotated, Protocol
 
 import msgspec
 
-from storlab.errors import NodeError
+from storlab.base.errors import NodeError
 
 _BOOT = "/proc/sys/kernel/random/boot_id"
 _ID = re.compile(r"[0-9A-Fa-f-]{32,36}")

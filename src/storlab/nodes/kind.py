@@ -16,7 +16,8 @@ from typing import Annotated, Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 from pydantic import AfterValidator, Field
 
-from storlab.errors import Unsupported, UserError
+from storlab.base.errors import Unsupported, UserError
+from storlab.base.reach import KernelSetting, Listens, OwnName
 from storlab.model import Model
 from storlab.nodes.answers import understood
 from storlab.nodes.demands import Demands
@@ -25,7 +26,6 @@ from storlab.nodes.needs import Needs
 from storlab.nodes.network import CARD, RunNetwork
 from storlab.nodes.node import Node
 from storlab.nodes.undo import Undo
-from storlab.reach import KernelSetting, Listens, OwnName
 
 Transport = Literal["hypervisor", "network"]
 NetworkOf = Literal["run", "machine"]

@@ -12,9 +12,9 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, WithJsonSchema
 
+from storlab.base.reach import Choice
 from storlab.images.vmlinux import lacks_types
 from storlab.nodes.node import Node
-from storlab.reach import Choice
 
 
 @dataclass(frozen=True)

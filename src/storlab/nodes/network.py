@@ -18,7 +18,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from storlab.errors import CommandFailed, NodeLost, StorlabError, TrialError, Unsupported
+from storlab.base.errors import CommandFailed, NodeLost, StorlabError, TrialError, Unsupported
 from storlab.nodes.answers import understood
 from storlab.nodes.demands import Devices
 from storlab.nodes.needs import Needs

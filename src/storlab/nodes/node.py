@@ -17,16 +17,16 @@ from typing import Any
 
 import msgspec
 
-from storlab.errors import DiskFull, NodeError, TooMuch
-from storlab.limits import SAMPLED
+from storlab.base.errors import DiskFull, NodeError, TooMuch
+from storlab.base.limits import SAMPLED
+from storlab.base.reading import data_in
+from storlab.base.units import size_text
 from storlab.nodes.agent import protocol, steps
 from storlab.nodes.agent.connection import Connection
 from storlab.nodes.agent.protocol import CHUNK, Answer, Data, Event, Facts, Failed, Sampled, Stderr, Stdout
 from storlab.nodes.agent.steps import Done, Step, carried_out, requests
 from storlab.nodes.identity import Machine, NodeIdentity
 from storlab.nodes.process import Exit, OnOutput, Process
-from storlab.reading import data_in
-from storlab.units import size_text
 
 __all__ = ["Clock", "Confinement", "Exit", "Node", "Process", "Sample"]
 

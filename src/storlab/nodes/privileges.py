@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from storlab.base.programs import unused_user
 from storlab.nodes.node import Confinement, Node
-from storlab.unused_users import unused_user
 
 
 @dataclass(frozen=True)

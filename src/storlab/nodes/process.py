@@ -12,13 +12,13 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from storlab.errors import CommandFailed, DiskFull, NodeLost, TimedOut, TooMuch
-from storlab.limits import OUTPUT
+from storlab.base.errors import CommandFailed, DiskFull, NodeLost, TimedOut, TooMuch
+from storlab.base.limits import OUTPUT
+from storlab.base.record import Count, Seconds
+from storlab.base.units import size_text
+from storlab.base.waiting import to_its_end
 from storlab.nodes.agent.connection import Connection
 from storlab.nodes.agent.protocol import CHUNK, Counted, Event, Exited, Failed, Started, Stderr, Stdout, Turns
-from storlab.record import Count, Seconds
-from storlab.units import size_text
-from storlab.waiting import to_its_end
 
 _FULL = "No space left on device"  # ENOSPC, see strerror(3)
 MAX_LINE = 64 * 1024  # bytes of the first line that is waited for

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from storlab.errors import StorlabError
+from storlab.base.errors import StorlabError
 from storlab.nodes.node import Node
 from storlab.nodes.undo import Name, RunId, RunName, undo
 

@@ -19,9 +19,9 @@ from contextlib import aclosing, contextmanager
 from signal import Signals
 from typing import Any
 
+from storlab.base.waiting import cancelled
 from storlab.nodes.agent.protocol import Exited, Started, Stderr, Stdout
 from storlab.nodes.node import Node
-from storlab.waiting import cancelled
 
 _SHELL = "if command -v bash >/dev/null; then exec bash {}; else exec sh {}; fi"
 _CHUNK = 64 * 1024

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, Unpack, get_args, get_type_hints
 import msgspec
 from msgspec import Meta, Struct
 
-from storlab.errors import StorlabError
+from storlab.base.errors import StorlabError
 from storlab.nodes.agent import steps
 from storlab.nodes.node import Node
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
-from storlab.errors import CommandFailed, NodeError, TooMuch
-from storlab.limits import FILE
+from storlab.base.errors import CommandFailed, NodeError, TooMuch
+from storlab.base.limits import FILE
 from storlab.measurements import Measurements
 from storlab.nodes.process import Process
 from storlab.probes.base import Probe, ProbeContext, ProbeRecord, read_notes, write_notes

@@ -16,6 +16,10 @@ import numpy as np
 import polars as pl
 from pydantic import BeforeValidator, Field
 
+from storlab.base.errors import ParseError, StorlabError
+from storlab.base.reach import Choice
+from storlab.base.text import is_whole
+from storlab.base.units import size_text
 from storlab.blockio.requests import (
     KEYS,
     RATIOS,
@@ -30,7 +34,6 @@ from storlab.blockio.requests import (
 )
 from storlab.blockio.text import counted_twice, is_off_boundary, off_boundary, without_requests
 from storlab.blockio.trace_output import LATENCY_COLUMNS, OTHER_COLUMNS, Counts, Output, Started, read_output
-from storlab.errors import ParseError, StorlabError
 from storlab.measurements import HISTOGRAM_COLUMNS, REQUEST_COLUMNS, Measurements, metric_frame
 from storlab.metrics import MetricSpec, Value, percentiles_of
 from storlab.nodes.needs import Needs
@@ -39,9 +42,6 @@ from storlab.percentiles import percentiles_of_each
 from storlab.probes.agent import AgentProbe
 from storlab.probes.base import ProbeContext, ProbeRecord, read_notes
 from storlab.probes.subject import End, Kind, Subject
-from storlab.reach import Choice
-from storlab.text import is_whole
-from storlab.units import size_text
 
 _PERCENTILES = (50.0, 90.0, 99.0, 99.9)
 _SECTOR = 512

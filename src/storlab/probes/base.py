@@ -11,15 +11,15 @@ from typing import ClassVar
 
 import orjson
 
-from storlab.errors import ParseError, StorlabError
-from storlab.limits import RECORD
+from storlab.base.errors import ParseError, StorlabError
+from storlab.base.limits import RECORD
+from storlab.base.reading import read_file
 from storlab.measurements import Measurements
 from storlab.metrics import MetricSpec, Value, specs_of
 from storlab.model import Model
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.probes.subject import End, Kind, Subject
-from storlab.reading import read_file
 
 NOTES = "notes.json"
 """In a probe's raw folder: sentences on what it could not watch, and why."""

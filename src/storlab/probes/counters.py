@@ -16,9 +16,11 @@ import msgspec
 import polars as pl
 from pydantic import Field
 
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
+from storlab.base.limits import RECORD
+from storlab.base.reading import read_file
+from storlab.base.units import Duration
 from storlab.findings.runs import TooFewSamples
-from storlab.limits import RECORD
 from storlab.measurements import SERIES_COLUMNS, Measurements, empty, metric_frame
 from storlab.metrics import MetricSpec, Value
 from storlab.nodes.agent.protocol import Counted, CounterName
@@ -29,8 +31,6 @@ from storlab.probes.base import ProbeContext, ProbeRecord, Seen, read_notes
 from storlab.probes.lines import Count, Lines
 from storlab.probes.sampling import around
 from storlab.probes.subject import Kind
-from storlab.reading import read_file
-from storlab.units import Duration
 
 LOADS = "loads.json"
 """In the probe's raw folder: what the loads of its machine did, one entry for each."""

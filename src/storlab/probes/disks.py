@@ -14,7 +14,8 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
+from storlab.base.units import Duration
 from storlab.findings.runs import TooFewSamples
 from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import BACKING as KIND
@@ -24,7 +25,6 @@ from storlab.probes.base import Probe, ProbeContext, ProbeRecord
 from storlab.probes.procfs import added_up, disk_stat_path, parse_disk_stat
 from storlab.probes.sampling import NAME, Snapshot, read_samples, samples_file, sampling, take_sample
 from storlab.probes.subject import End, Kind
-from storlab.units import Duration
 
 # What a pool holds back in memory until its transaction group ends, sync(1) does not always write: ``zpool sync`` does.
 _SYNC_POOLS = "if command -v zpool >/dev/null; then zpool sync; fi"

@@ -10,6 +10,7 @@ from typing import ClassVar
 import polars as pl
 from pydantic import Field
 
+from storlab.base.units import Duration
 from storlab.findings.runs import TooFewSamples
 from storlab.measurements import SERIES_COLUMNS, Measurements, metric_frame
 from storlab.metrics import TARGET, MetricSpec, Value, by_name
@@ -29,7 +30,6 @@ from storlab.probes.procfs import (
 from storlab.probes.sampling import Snapshot, around, read_samples, sampling
 from storlab.probes.subject import Kind
 from storlab.tools.load_averages import LOADS
-from storlab.units import Duration
 
 _PRESSURE = ("cpu", "io", "memory")
 _SOFTIRQS = {"NET_RX": "softirqs.net_rx", "NET_TX": "softirqs.net_tx", "BLOCK": "softirqs.block"}

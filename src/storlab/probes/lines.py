@@ -8,8 +8,8 @@ from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
 
-from storlab.errors import ParseError
-from storlab.reading import lines_of
+from storlab.base.errors import ParseError
+from storlab.base.reading import lines_of
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 """What the kernel counts, ns among them."""

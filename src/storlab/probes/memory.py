@@ -18,8 +18,9 @@ import msgspec
 import polars as pl
 from pydantic import Field, field_validator
 
-from storlab.amounts import size_text
-from storlab.errors import ParseError
+from storlab.base.amounts import size_text
+from storlab.base.errors import ParseError
+from storlab.base.units import Duration
 from storlab.findings.runs import TooFewSamples
 from storlab.measurements import SERIES_COLUMNS, Measurements, metric_frame
 from storlab.metrics import MetricSpec, Value
@@ -30,7 +31,6 @@ from storlab.probes.lines import Count, Lines
 from storlab.probes.procfs import is_number
 from storlab.probes.sampling import around, read_samples, sampling
 from storlab.probes.subject import Kind
-from storlab.units import Duration
 
 _BUDDIES, _VMSTAT = "/proc/buddyinfo", "/proc/vmstat"
 _ZONE = re.compile(r"^Node +(\d{1,5}), zone +(\S{1,32}) ([ \d]{1,1000})$", re.MULTILINE)

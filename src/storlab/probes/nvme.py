@@ -15,8 +15,9 @@ from typing import ClassVar
 
 import orjson
 
-from storlab.errors import NodeError, ParseError, TrialError
-from storlab.limits import RECORD
+from storlab.base.errors import NodeError, ParseError, TrialError
+from storlab.base.limits import RECORD
+from storlab.base.reading import read_file
 from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import MetricSpec
 from storlab.nodes.agent import steps
@@ -25,7 +26,6 @@ from storlab.nodes.node import Node
 from storlab.nodes.raw_folders import make_raw_folder
 from storlab.probes.base import Probe, ProbeContext, ProbeRecord
 from storlab.probes.subject import Kind
-from storlab.reading import read_file
 
 NAME = "smart.json"
 

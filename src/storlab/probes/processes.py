@@ -16,6 +16,7 @@ from typing import ClassVar
 import polars as pl
 from pydantic import Field
 
+from storlab.base.units import Duration
 from storlab.findings.runs import TooFewSamples
 from storlab.measurements import SERIES_COLUMNS, Measurements, metric_frame
 from storlab.metrics import MetricSpec, Value
@@ -23,7 +24,6 @@ from storlab.probes.base import Probe, ProbeContext, ProbeRecord
 from storlab.probes.procfs import is_number, parse_cgroup_cpu, parse_process_stat, parse_resident
 from storlab.probes.sampling import Snapshot, around, read_samples, sampling
 from storlab.probes.subject import Kind, ProcessGroup
-from storlab.units import Duration
 
 _METRICS = {
     role: (

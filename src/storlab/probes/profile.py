@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
 from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import MetricSpec
 from storlab.nodes.needs import Needs

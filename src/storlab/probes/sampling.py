@@ -18,12 +18,12 @@ from typing import BinaryIO, Protocol, TypeVar
 
 import orjson
 
-from storlab.errors import NodeError, ParseError
+from storlab.base.errors import NodeError, ParseError
+from storlab.base.reading import lines_of
+from storlab.base.waiting import to_its_end
 from storlab.nodes.node import Node, Sample
 from storlab.nodes.raw_folders import make_raw_folder
 from storlab.probes.base import Window
-from storlab.reading import lines_of
-from storlab.waiting import to_its_end
 
 NAME = "samples.jsonl"
 _END_TIMEOUT = 5.0  # s

@@ -17,7 +17,11 @@ import numpy as np
 import polars as pl
 from pydantic import Field
 
-from storlab.errors import NodeError, ParseError, TrialError
+from storlab.base.errors import NodeError, ParseError, TrialError
+from storlab.base.reading import lines_of
+from storlab.base.text import is_whole
+from storlab.base.units import Duration
+from storlab.base.waiting import to_its_end
 from storlab.findings.runs import NoCheckpoint
 from storlab.layers.database.data_set import DATABASE, client
 from storlab.layers.resources import Server
@@ -26,11 +30,7 @@ from storlab.measurements import SERIES_COLUMNS, Measurements, empty, metric_fra
 from storlab.metrics import CHECKPOINT, Domain, MetricSpec, Value, by_name
 from storlab.probes.base import Probe, ProbeContext, ProbeRecord, Seen, Window
 from storlab.probes.subject import Kind, Service
-from storlab.reading import lines_of
-from storlab.text import is_whole
 from storlab.timeseries.drift import Event, dips
-from storlab.units import Duration
-from storlab.waiting import to_its_end
 
 # What is asked of each database, and what of it becomes which metric.
 #

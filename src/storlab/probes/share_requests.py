@@ -17,8 +17,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import ClassVar
 
-from storlab.errors import NodeError, ParseError
-from storlab.grouping import grouped
+from storlab.base.errors import NodeError, ParseError
+from storlab.base.text import grouped, is_whole, one_line
 from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import MetricSpec, Value
 from storlab.nodes.agent import steps
@@ -26,7 +26,6 @@ from storlab.nodes.node import Node
 from storlab.probes.base import Probe, ProbeContext, ProbeRecord, Seen, read_notes, write_notes
 from storlab.probes.sampling import NAME, Snapshot, read_samples, samples_file, take_sample
 from storlab.probes.subject import Kind, RequestProtocol, ShareMount
-from storlab.text import is_whole, one_line
 
 OTHER = "other"
 ROOM = 256

@@ -18,10 +18,10 @@ from typing import Annotated, Literal, get_args
 
 import msgspec
 
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
+from storlab.base.text import one_line
 from storlab.metrics import MetricSpec, Value
 from storlab.probes.lines import Count, Lines
-from storlab.text import one_line
 
 NAME = "profile.jsonl"
 """The file with what it printed, in a probe's raw folder."""

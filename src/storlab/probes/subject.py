@@ -8,12 +8,12 @@ from typing import Literal
 
 from pydantic import Field, ValidationError
 
-from storlab.errors import ParseError
-from storlab.limits import RECORD
+from storlab.base.errors import ParseError
+from storlab.base.limits import RECORD
+from storlab.base.reading import read_file
 from storlab.metrics import END
 from storlab.model import Model
 from storlab.nodes.raw_folders import make_raw_folder
-from storlab.reading import read_file
 
 NAME = "subject.json"
 

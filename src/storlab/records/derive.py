@@ -6,7 +6,8 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from storlab.errors import RecordsError
+from storlab.base.errors import RecordsError
+from storlab.base.units import shown
 from storlab.records import kept
 from storlab.records.imported import derive_imported, fingerprints_of, origin_of
 from storlab.records.kept import Found, keepable, read_kept, write_tables
@@ -14,7 +15,6 @@ from storlab.records.manifest import Manifest
 from storlab.records.run_folder import RECORD, RunFolder, TrialRecord
 from storlab.records.tables import Tables, TrialTables
 from storlab.tools.imported import Imported
-from storlab.units import shown
 
 if TYPE_CHECKING:
     from storlab.study.study import Study

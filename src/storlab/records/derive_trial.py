@@ -10,10 +10,10 @@ from pathlib import Path
 import polars as pl
 from msgspec import to_builtins
 
-from storlab.errors import ParseError, StorlabError, TrialError
+from storlab.base.errors import ParseError, StorlabError, TrialError
+from storlab.base.text import grouped
 from storlab.findings import AnyFinding, OnNode, Reported
 from storlab.findings.runs import ProbeUnreadable
-from storlab.grouping import grouped
 from storlab.measurements import SERIES_COLUMNS, Measurements, empty
 from storlab.metrics import PROBE, WHISKERS, MetricSpec, Value
 from storlab.probes.base import Probe, Seen, operations

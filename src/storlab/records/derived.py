@@ -10,8 +10,8 @@ from typing import Literal
 
 import polars as pl
 
+from storlab.base.text import grouped
 from storlab.findings.runs import InMemory, SettingsChanged
-from storlab.grouping import grouped
 from storlab.measurements import Measurements
 from storlab.metrics import STORAGE, TARGET, Better, Domain, MetricSpec, Quantity, Value, specs_of
 from storlab.records.run_folder import ChangedSetting, TrialRecord

@@ -12,9 +12,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO
 
-from storlab.errors import UserError
-from storlab.limits import IMPORTED
-from storlab.reading import open_file, read_file
+from storlab.base.errors import UserError
+from storlab.base.limits import IMPORTED
+from storlab.base.reading import open_file, read_file
 
 _PIECE = 1 << 30  # bytes that are copied at a time, at most
 _CANNOT = (errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM)

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from dataclasses import dataclass
 from pathlib import Path
 
-from storlab.errors import StorlabError, UserError
+from storlab.base.errors import StorlabError, UserError
 from storlab.records.files import sync_folder, unfinished
 from storlab.records.manifest import LOCK, NAME
 from storlab.records.run_folder import RunFolder

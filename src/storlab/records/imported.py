@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from storlab.errors import ParseError, RecordsError, UserError
+from storlab.base.errors import ParseError, RecordsError, UserError
+from storlab.base.reading import open_file, read_file
+from storlab.base.text import grouped
 from storlab.findings import AnyFinding, Reported
 from storlab.findings.runs import TrialsMissing, WasImported
-from storlab.grouping import grouped
-from storlab.reading import open_file, read_file
 from storlab.records.files import Text, copy_durably
 from storlab.records.manifest import Manifest, write_manifest
 from storlab.records.run_folder import RunFolder, TrialRecord, refuse_linked_raw, unreadable, write_trial

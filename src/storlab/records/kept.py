@@ -25,13 +25,13 @@ import polars as pl
 from msgspec import Struct
 from polars.exceptions import PanicException, PolarsError
 
+from storlab.base.limits import FILE
+from storlab.base.limits import RECORD as LONGEST
+from storlab.base.reading import open_file, read_file
+from storlab.base.record import Count, to_json
 from storlab.findings import AnyFinding, InTrials
 from storlab.findings.runs import ProbeUnreadable, RawUnreadable
-from storlab.limits import FILE
-from storlab.limits import RECORD as LONGEST
 from storlab.metrics import PROBE, MetricSpec
-from storlab.reading import open_file, read_file
-from storlab.record import Count, to_json
 from storlab.records.files import write_whole
 from storlab.records.manifest import Manifest
 from storlab.records.run_folder import TABLES, RunFolder, TrialRecord, raw_folder

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 from msgspec import Struct
 
-from storlab.errors import RecordsError
+from storlab.base.errors import RecordsError
+from storlab.base.record import Count, Number, RunId, read_record, to_json
+from storlab.base.text import grouped
 from storlab.findings import About, AnyFinding, Reported
 from storlab.findings.runs import Rested, RoundsNotFixed, RunsDiffer
-from storlab.grouping import grouped
 from storlab.layers.block.identity import DeviceIdentity
 from storlab.nodes.agent.protocol import Clocks, Cpus, Kernel, Memory, Tool
-from storlab.record import Count, Number, RunId, read_record, to_json
 from storlab.records.files import write_durably
 from storlab.tools.imported import Imported
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from storlab.errors import ParseError, StorlabError
+from storlab.base.errors import ParseError, StorlabError
 from storlab.measurements import Measurements
 from storlab.metrics import PROBE
 from storlab.probes.base import Probe, ProbeRecord, Window

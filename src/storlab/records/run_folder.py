@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from storlab.errors import RecordsError
+from storlab.base.errors import RecordsError
+from storlab.base.limits import RECORD as LONGEST_RECORD
+from storlab.base.reading import open_file, read_file
+from storlab.base.record import Number, Seconds, read_record, to_json
 from storlab.findings import AnyFinding, InTrials
 from storlab.findings.runs import RawUnreadable
-from storlab.limits import RECORD as LONGEST_RECORD
 from storlab.metrics import Declarations
-from storlab.reading import open_file, read_file
-from storlab.record import Number, Seconds, read_record, to_json
 from storlab.records.files import write_durably, write_whole
 from storlab.records.manifest import LOCK, Manifest, read_manifest
 

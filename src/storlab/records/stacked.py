@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from storlab.base.text import grouped
 from storlab.blockio.requests import ratios
 from storlab.findings.runs import NotMerged
-from storlab.grouping import grouped
 from storlab.measurements import METRIC_COLUMNS, Measurements, merge_histograms, metric_frame
 from storlab.metrics import Declarations, MetricSpec, Specs, Value, is_underneath, specs_of
 from storlab.percentiles import percentiles

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from storlab.base.text import grouped
 from storlab.findings import AnyFinding, InTrials
-from storlab.grouping import grouped
 from storlab.measurements import CHECK_COLUMNS, HISTOGRAM_COLUMNS, METRIC_COLUMNS, REQUEST_COLUMNS, SERIES_COLUMNS
 from storlab.metrics import WHISKERS, Declarations, MetricSpec, Specs
 from storlab.records.derived import changed_settings, fairness_of, in_memory

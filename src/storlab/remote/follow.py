@@ -14,13 +14,13 @@ from typing import BinaryIO
 
 import msgspec
 
-from storlab.below import made_below
-from storlab.errors import SshError, StorlabError, UserError
-from storlab.limits import RECORD
+from storlab.base.errors import SshError, StorlabError, UserError
+from storlab.base.limits import RECORD
+from storlab.base.reading import made_below
+from storlab.base.waiting import to_its_end
 from storlab.records.files import unfinished
 from storlab.remote.host import Host
 from storlab.ssh.machine import connected, past_noise
-from storlab.waiting import to_its_end
 
 # What a job sends while it is followed: files, which take their places here in one step each, and events.
 #

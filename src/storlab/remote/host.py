@@ -12,8 +12,8 @@ from typing import TypeVar
 
 import msgspec
 
-from storlab.agent_binary import agent_path
-from storlab.errors import StorlabError, UserError
+from storlab.base.errors import StorlabError, UserError
+from storlab.base.programs import agent_path
 from storlab.ssh.machine import Machine
 from storlab.version import __version__
 

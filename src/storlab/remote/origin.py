@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from storlab.record import RunId, read_record, to_json
+from storlab.base.record import RunId, read_record, to_json
 from storlab.records.files import write_whole
 
 NAME = "on.json"

@@ -22,11 +22,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from storlab.errors import SshError, UserError
-from storlab.extras import MODULES
+from storlab.base.errors import SshError, UserError
+from storlab.base.programs import MODULES
+from storlab.base.text import one_line
 from storlab.remote.host import PLACE, identity, own_files
 from storlab.ssh.machine import Machine, connected, past_noise
-from storlab.text import one_line
 
 # What is brought to another machine: this Storlab, with the libraries that it has here, in their very versions.
 #

@@ -12,8 +12,8 @@ from storlab.analysis.data import Sweep
 from storlab.analysis.design import Design
 from storlab.analysis.summary import Summary, from_json
 from storlab.analysis.sweeps import sweep_of
-from storlab.errors import UserError
-from storlab.reading import read_file
+from storlab.base.errors import UserError
+from storlab.base.reading import read_file
 from storlab.records.run_folder import RunFolder
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 
 from storlab.analysis.summary import Comparison, Estimate, Summary
-from storlab.extras import has_extra, lacking
+from storlab.base.programs import has_extra, lacking
+from storlab.base.text import grouped
 from storlab.findings import Finding, innermost
 from storlab.findings.runs import NoCheckpoint
-from storlab.grouping import grouped
 from storlab.report.charts import charts_of
 from storlab.report.document import (
     FIRST,

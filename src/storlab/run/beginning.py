@@ -11,7 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-from storlab.errors import UserError
+from storlab.base.errors import UserError
+from storlab.base.waiting import to_its_end
 from storlab.records.held import HeldFolder, new_run_folder
 from storlab.records.manifest import Manifest, NodeFacts, Planned, PlannedDevice, node_facts, write_manifest
 from storlab.run.build import Built, Setups
@@ -26,7 +27,6 @@ from storlab.run.recovery.temporary import forget_run, remember_run
 from storlab.run.session import Session, open_session
 from storlab.study.study import Study
 from storlab.version import __version__
-from storlab.waiting import to_its_end
 
 
 def new_run_id() -> str:

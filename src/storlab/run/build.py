@@ -10,7 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from storlab.errors import NodeLost, Unsupported
+from storlab.base.errors import NodeLost, Unsupported
+from storlab.base.waiting import all_of, cancelled
 from storlab.layers import stack
 from storlab.layers.base import Crossing, Keep, LayerContext, Shared
 from storlab.layers.resources import Dir, Share
@@ -26,7 +27,6 @@ from storlab.run.session import Session
 from storlab.study.cells import Cell, node_names
 from storlab.study.chains import node_specs
 from storlab.study.layout import Unit
-from storlab.waiting import all_of, cancelled
 
 _LOOK = 0.2  # s
 

@@ -16,7 +16,8 @@ from msgspec.structs import replace
 
 from storlab.analysis.stopping import Rule, decide, to_rest
 from storlab.analysis.summary import Summary, to_json
-from storlab.errors import RecordsError, StorlabError, UserError
+from storlab.base.errors import RecordsError, StorlabError, UserError
+from storlab.base.waiting import to_its_end
 from storlab.findings import AnyFinding, Stopped
 from storlab.findings.runs import Interrupted, RoundsAssigned, Unreachable
 from storlab.records.derive import derive, tables_of_study
@@ -50,7 +51,6 @@ from storlab.run.session import Session, open_session
 from storlab.run.trial.trials import Trials
 from storlab.study.study import Study
 from storlab.version import __version__
-from storlab.waiting import to_its_end
 
 _HOPELESS = 2  # rounds
 _TABLES_EVERY = 30.0  # s; whoever looks into a long run finds tables, and short rounds don't pay for them

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from storlab.errors import UserError
-from storlab.limits import ROUNDS
+from storlab.base.errors import UserError
+from storlab.base.limits import ROUNDS
 
 if TYPE_CHECKING:
     from storlab.records.manifest import Order, Rest
@@ -82,7 +82,7 @@ def parse_until(text: str) -> str:
 
 def precision_of(until: str) -> float:
     """0.05 of ``±5%``. Raises ``UserError``."""
-    from storlab.units import parse_share  # which loads pydantic
+    from storlab.base.units import parse_share  # which loads pydantic
 
     try:
         return parse_share(until)

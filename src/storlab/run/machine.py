@@ -22,8 +22,8 @@ from pathlib import Path
 
 import msgspec
 
-from storlab.errors import UserError
-from storlab.text import one_line
+from storlab.base.errors import UserError
+from storlab.base.text import one_line
 
 _OF_ROOT = Path("/run/storlab")
 _NAME = "machine"

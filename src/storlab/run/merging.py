@@ -21,10 +21,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from storlab.amounts import numbered
-from storlab.errors import RecordsError, UserError
+from storlab.base.amounts import numbered
+from storlab.base.errors import RecordsError, UserError
+from storlab.base.text import grouped
 from storlab.findings.runs import MergedRuns
-from storlab.grouping import grouped
 from storlab.records.files import copy_durably, sync_folder
 from storlab.records.held import new_run_folder
 from storlab.records.manifest import NAME, Manifest, Planned, Rest, write_manifest

@@ -16,9 +16,9 @@ from statistics import fmean
 
 import msgspec
 
-from storlab.errors import RecordsError, UserError
+from storlab.base.errors import RecordsError, UserError
+from storlab.base.record import Seconds, read_record
 from storlab.metrics import named
-from storlab.record import Seconds, read_record
 from storlab.records.files import write_whole
 from storlab.run.executor import Outcome, run_study
 from storlab.run.observer import Observer

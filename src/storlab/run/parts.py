@@ -12,7 +12,8 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from storlab.errors import StorlabError, Unsupported
+from storlab.base.errors import StorlabError, Unsupported
+from storlab.base.waiting import all_of
 from storlab.layers.base import Crossing, LayerContext, Shared
 from storlab.layers.resources import Resource
 from storlab.layers.stack import BuiltStack
@@ -25,7 +26,6 @@ from storlab.run.session import Session
 from storlab.study.cells import Cell, node_names
 from storlab.study.chains import Chain
 from storlab.study.layout import Unit
-from storlab.waiting import all_of
 
 _SEVER = 10.0  # s, for a crossing to let go of a server that is gone
 

@@ -1,7 +1,7 @@
 """What a file of somebody else's wants beyond its own scratch, and whether the command line permits it: the one gate.
 
 A program, a device, a file of this machine, an address, a setting of its kernel: each is a value of a key whose type
-says so (``storlab.reach``). Studies, suites and the folders of runs differ in what they have such values in
+says so (``storlab.base.reach``). Studies, suites and the folders of runs differ in what they have such values in
 (``planning.wants``, ``suites.run.wants``), and in nothing else. What is permitted is said on the command line of each
 command, and nowhere else: a manifest is compared with it, and never obeyed.
 """
@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from storlab.below import opened_below
-from storlab.errors import Problem, StudyError, UserError
-from storlab.permission_words import WORDS, Word
+from storlab.base.errors import Problem, StudyError, UserError
+from storlab.base.permission_words import WORDS, Word
+from storlab.base.reading import opened_below
 
 if TYPE_CHECKING:
-    from storlab.reach import Found, Key
+    from storlab.base.reach import Found, Key
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ def refuse(file: str, wants: Sequence[Want], problem: Callable[[Key, str], Probl
     ``problem``: what is wrong with a key of the file.
     """
     if wants:
-        from storlab.units import shown  # which loads pydantic
+        from storlab.base.units import shown  # which loads pydantic
 
         problems = [problem(want.key, f"{shown(want.value)} {want.does}") for want in wants]
         options = " ".join(want.option for want in wants)

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from storlab.errors import NodeError, StorlabError
+from storlab.base.errors import NodeError, StorlabError
 from storlab.layers.block.identity import DeviceIdentity
 from storlab.layers.block.use import Claims
 from storlab.nodes.accounts import make_private, private_name

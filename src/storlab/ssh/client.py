@@ -12,8 +12,8 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from storlab.errors import SshError, UnreachableError
-from storlab.text import one_line
+from storlab.base.errors import SshError, UnreachableError
+from storlab.base.text import one_line
 
 MARK = "storlab-ssh/1"
 """The line after which the output of a marked command begins; what the login shell's files print comes before it."""

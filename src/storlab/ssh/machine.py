@@ -21,12 +21,12 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from storlab.errors import SshError, UnreachableError, UserError
-from storlab.limits import OUTPUT
-from storlab.programs import search_path
+from storlab.base.errors import SshError, UnreachableError, UserError
+from storlab.base.limits import OUTPUT
+from storlab.base.programs import search_path
+from storlab.base.text import one_line
+from storlab.base.waiting import cancelled, to_its_end
 from storlab.ssh.client import MARK, last_sentence, remote_command, remote_script, unreachable
-from storlab.text import one_line
-from storlab.waiting import cancelled, to_its_end
 
 CONFIG = "STORLAB_SSH_CONFIG"
 """The environment variable that names another file than ``~/.ssh/config``."""

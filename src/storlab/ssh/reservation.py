@@ -15,9 +15,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from storlab.errors import SshError, UserError
+from storlab.base.errors import SshError, UserError
+from storlab.base.text import one_line
 from storlab.ssh.machine import Machine
-from storlab.text import one_line
 
 FOLDER = "/var/lib/storlab"
 FILE = f"{FOLDER}/reserved"

@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from storlab.base.limits import CELLS, FACTORS
+from storlab.base.units import shown
 from storlab.layers.base import Crossing
 from storlab.layers.database.base import DatabaseLayer
-from storlab.limits import CELLS, FACTORS
 from storlab.metrics import MetricSpec
 from storlab.study.cells import Cell
 from storlab.study.chains import Link
@@ -20,7 +21,6 @@ from storlab.study.questions import check_claims, check_objectives
 from storlab.study.read_cells import Report
 from storlab.study.schema import StudyFile
 from storlab.study.toml_text import Path
-from storlab.units import shown
 from storlab.workloads.base import PLACE_WORDS
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from storlab.limits import LABEL
+from storlab.base.limits import LABEL
+from storlab.base.units import shown, size_text
 from storlab.study.messages import unknown
 from storlab.study.toml_text import Path
-from storlab.units import shown, size_text
 
 Report = Callable[[Path, str], None]
 

@@ -13,14 +13,14 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from storlab import reach
+from storlab.base import reach
+from storlab.base.limits import NAME, NODES
+from storlab.base.reach import OwnName
+from storlab.base.units import shown
 from storlab.layers.block.device import OF_LAB
-from storlab.limits import NAME, NODES
 from storlab.model import Model
-from storlab.reach import OwnName
 from storlab.ssh.machine import DESTINATION
 from storlab.study.messages import unknown
-from storlab.units import shown
 from storlab.workloads.base import ReadInput
 
 LAB = OF_LAB

@@ -10,8 +10,8 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from storlab.base.units import shown
 from storlab.study.toml_text import Path
-from storlab.units import shown
 
 _KINDS = {
     "string_type": "text in quotes",

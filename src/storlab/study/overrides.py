@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from storlab.errors import UserError
+from storlab.base.errors import UserError
 from storlab.registry import node_kinds
 from storlab.study.factors import Factor
 from storlab.study.messages import nearest

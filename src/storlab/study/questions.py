@@ -9,13 +9,13 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, Strict, WithJsonSchema, field_validator, model_validator
 
-from storlab.levels import numbers_of
+from storlab.base.levels import numbers_of
+from storlab.base.reach import Choice, Metric, OwnName, Prose
+from storlab.base.units import Share, shown
 from storlab.model import Model
-from storlab.reach import Choice, Metric, OwnName, Prose
 from storlab.study.factors import label_of
 from storlab.study.messages import no_level, unknown
 from storlab.study.toml_text import Path
-from storlab.units import Share, shown
 
 Report = Callable[[Path, str], None]
 

@@ -11,11 +11,12 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from storlab.base.limits import NODES
+from storlab.base.reach import FOLDER
+from storlab.base.units import parse_size, shown
 from storlab.layers.resources import Resource
-from storlab.limits import NODES
 from storlab.nodes.shaping.keys import Network
 from storlab.probes.base import Probe
-from storlab.reach import FOLDER
 from storlab.registry import node_kinds, probe_types, workload_types
 from storlab.study.cells import HOST, Cell, CrashCheck, Load, Target
 from storlab.study.factors import Factor
@@ -33,7 +34,6 @@ from storlab.study.schema import (
 )
 from storlab.study.substitution import Substitution, Word
 from storlab.study.toml_text import Path
-from storlab.units import parse_size, shown
 from storlab.workloads.base import PLACE_WORDS, ReadInput, Witness, Workload, words_in
 
 Report = Callable[[Path, str], None]

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from storlab.base.units import shown, size_text
 from storlab.layers.base import Crossing, Layer
 from storlab.layers.block.device import OF_LAB, DeviceLayer, HostDisk
 from storlab.layers.block.loop import LoopLayer
@@ -20,7 +21,6 @@ from storlab.study.machines import hosts_of, read_machines
 from storlab.study.messages import unknown
 from storlab.study.schema import HOST, NodeGroup
 from storlab.study.toml_text import Path
-from storlab.units import shown, size_text
 from storlab.workloads.base import ReadInput
 
 if TYPE_CHECKING:

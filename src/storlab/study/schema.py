@@ -20,18 +20,18 @@ from pydantic import (
     model_validator,
 )
 
+from storlab.base.limits import DISKS, GROUP_NODES, ROUNDS
+from storlab.base.limits import NAME as LONGEST_NAME
+from storlab.base.reach import Command, Device, Metric, OwnName, Prose, Tree, WritesFile
+from storlab.base.units import Duration, parse_share, shown
 from storlab.layers.base import Keep
 from storlab.layers.block.device import OF_LAB
-from storlab.limits import DISKS, GROUP_NODES, ROUNDS
-from storlab.limits import NAME as LONGEST_NAME
 from storlab.metrics import WHISKERS
 from storlab.model import Model
 from storlab.nodes.kind import NodeKind
 from storlab.nodes.shaping.keys import Tcp
-from storlab.reach import Command, Device, Metric, OwnName, Prose, Tree, WritesFile
 from storlab.registry import node_kinds, own_keys
 from storlab.study.questions import Claim, Compare, Label, Objective
-from storlab.units import Duration, parse_share, shown
 
 HOST = "host"
 """This machine, as a node."""

@@ -13,11 +13,12 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from storlab.below import opened_below
-from storlab.errors import Problem, StudyError, UserError
-from storlab.levels import is_sweep, names_load
-from storlab.limits import STUDY_TEXT
-from storlab.reading import read_file
+from storlab.base.errors import Problem, StudyError, UserError
+from storlab.base.levels import is_sweep, names_load
+from storlab.base.limits import STUDY_TEXT
+from storlab.base.reading import opened_below, read_file
+from storlab.base.text import printable
+from storlab.base.units import shown
 from storlab.study.cells import Cell
 from storlab.study.checks import check_cells, check_questions, notes_on
 from storlab.study.factors import Factor, read_factors
@@ -36,8 +37,6 @@ from storlab.study.schema import StudyFile
 from storlab.study.substitution import Outgrown
 from storlab.study.toml_text import Path as TreePath
 from storlab.study.toml_text import as_written, line_of, positions, read_toml
-from storlab.text import printable
-from storlab.units import shown
 from storlab.workloads.base import ReadInput
 
 

@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from storlab.limits import CELL_PARTS
+from storlab.base.limits import CELL_PARTS
+from storlab.base.units import shown
 from storlab.study.messages import WrongKey, nearest
 from storlab.study.toml_text import Path
-from storlab.units import shown
 
 _NAME = r"[A-Za-z_][\w-]*(?:\.[\w-]+)*"
 _WORD = re.compile(rf"\{{\{{({_NAME})\}}\}}|\{{\{{|\}}\}}|\{{({_NAME})\}}", re.ASCII)

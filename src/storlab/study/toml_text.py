@@ -11,10 +11,10 @@ import tomllib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from storlab.errors import Problem, StudyError
-from storlab.limits import DOTS, NESTING, STUDY_TEXT
-from storlab.text import printable
-from storlab.units import shown
+from storlab.base.errors import Problem, StudyError
+from storlab.base.limits import DOTS, NESTING, STUDY_TEXT
+from storlab.base.text import printable
+from storlab.base.units import shown
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -14,10 +14,10 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from storlab.errors import MissingTool, RecordsError, StorlabError, UserError
-from storlab.limits import RECORD
-from storlab.reading import read_file
-from storlab.record import Count, Seconds, parse_lines, read_record, to_json
+from storlab.base.errors import MissingTool, RecordsError, StorlabError, UserError
+from storlab.base.limits import RECORD
+from storlab.base.reading import read_file
+from storlab.base.record import Count, Seconds, parse_lines, read_record, to_json
 from storlab.records.files import write_durably
 from storlab.suites.records.folder import drop_torn_line
 

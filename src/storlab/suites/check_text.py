@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
 from storlab.suites.model import Outcome
 
 _NAME = r"[A-Za-z0-9_.-]{1,64}/[A-Za-z0-9_.-]{1,64}"

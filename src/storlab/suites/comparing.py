@@ -9,7 +9,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from storlab.grouping import grouped
+from storlab.base.text import grouped
 from storlab.suites.history import Counts, Floats, OneSided, claimable, count, discoveries, more_failures, turned
 from storlab.suites.model import ObservedRun
 

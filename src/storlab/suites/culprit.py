@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from storlab.amounts import percent
-from storlab.errors import UserError
+from storlab.base.amounts import percent
+from storlab.base.errors import UserError
 
 Floats = NDArray[np.float64]
 Probe = Callable[[int], bool | None]

@@ -19,9 +19,9 @@ from typing import Literal
 from msgspec import Struct
 from pydantic import Field, field_validator
 
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
+from storlab.base.reach import Pattern, Prose
 from storlab.model import Model
-from storlab.reach import Pattern, Prose
 from storlab.suites.model import Attempt, Expectation, Expectations, Outcome, SuiteEnvironment
 from storlab.suites.selection import matches
 

@@ -14,7 +14,7 @@ from statistics import median
 import numpy as np
 from numpy.typing import NDArray
 
-from storlab.grouping import grouped
+from storlab.base.text import grouped
 from storlab.suites.model import ObservedRun, Outcome, SuiteEnvironment
 from storlab.suites.records.folder import SuiteRun
 

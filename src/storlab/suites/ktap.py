@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from storlab.reading import open_file
+from storlab.base.reading import open_file
 from storlab.suites.model import Outcome
 
 _LOG_TIME = re.compile(r"\[\s{0,12}\d{1,10}\.\d{1,9}\] ")

@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from storlab.record import Count, Number, Seconds
+from storlab.base.record import Count, Number, Seconds
 
 Role = Literal["pre", "test", "post", "failsafe"]
 

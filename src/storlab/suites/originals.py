@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from storlab.errors import UserError
+from storlab.base.errors import UserError
 from storlab.suites.groups import EXTENSIONS, ROLES, USERS, Builder, Installed, Written, WrittenTest
 from storlab.suites.model import Group, Outcome, Script, Suite, report_name
 from storlab.suites.runfile import Runfile

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from storlab.errors import UserError
+from storlab.base.errors import UserError
 from storlab.suites.groups import ROLES, USERS, Builder, Installed, Written, WrittenTest
 from storlab.suites.model import Suite
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
-from storlab.errors import UserError
-from storlab.grouping import grouped
+from storlab.base.errors import UserError
+from storlab.base.text import grouped
 from storlab.suites.model import Absent, Attempt, Group, Script, Suite, report_name
 
 _SHARE = re.compile(r"(?P<part>[1-9]\d{0,5})/(?P<parts>[1-9]\d{0,5})")

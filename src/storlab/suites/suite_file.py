@@ -16,9 +16,9 @@ from pydantic import (
     model_validator,
 )
 
+from storlab.base.reach import Beside, Choice, InGuest, OwnName, Prose, ReadsFile, Variable
+from storlab.base.units import Duration, GuestMemory, Size
 from storlab.model import Model
-from storlab.reach import Beside, Choice, InGuest, OwnName, Prose, ReadsFile, Variable
-from storlab.units import Duration, GuestMemory, Size
 
 AdapterName = Literal["command", "zts", "ktap", "check"]
 _MOST_TIMEOUT = 30 * 24 * 3600  # s

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from storlab.base.text import grouped
 from storlab.findings import AnyFinding
 from storlab.findings.runs import (
     AlikeNeighbours,
@@ -19,7 +20,6 @@ from storlab.findings.runs import (
     Stall,
     WarmUp,
 )
-from storlab.grouping import grouped
 from storlab.metrics import WHISKERS
 from storlab.timeseries.changes import block_size, change_points, changes, fitted, refined
 from storlab.timeseries.drift import Trend, trend

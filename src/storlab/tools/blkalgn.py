@@ -28,12 +28,12 @@ from typing import Any, ClassVar, Literal
 import orjson
 import polars as pl
 
+from storlab.base.errors import ParseError
+from storlab.base.units import shown, size_text
 from storlab.blockio.requests import FLOOR, UNITS, DiskHistograms
-from storlab.errors import ParseError
 from storlab.measurements import HISTOGRAM_COLUMNS, Measurements, metric_frame
 from storlab.metrics import MetricSpec, Value
 from storlab.tools.importer import Importer, Part
-from storlab.units import shown, size_text
 
 UNKNOWN_DISK = "unknown"
 """What the disk is called in dialect 1, which does not name it."""

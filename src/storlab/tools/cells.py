@@ -15,10 +15,9 @@ from pathlib import Path
 
 import msgspec
 
-from storlab.amounts import parse_duration, parse_size
-from storlab.errors import UserError
-from storlab.grouping import grouped
-from storlab.text import first
+from storlab.base.amounts import parse_duration, parse_size
+from storlab.base.errors import UserError
+from storlab.base.text import first, grouped
 from storlab.tools.clients import Place, end_of, is_within, named, notes_on, overlapping, trials_of_clients
 from storlab.tools.imported import Imported, ImportedFile, ImportedTrial, Order
 from storlab.tools.importer import HEADING, Importer, Part

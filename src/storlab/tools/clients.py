@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 
-from storlab.errors import UserError
-from storlab.grouping import grouped
+from storlab.base.errors import UserError
+from storlab.base.text import grouped
 from storlab.tools.imported import HOST, ImportedFile
 from storlab.tools.importer import Part
 

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from storlab.grouping import grouped
+from storlab.base.record import Count, Number
+from storlab.base.text import grouped
 from storlab.metrics import END, PROBE, WHISKERS
-from storlab.record import Count, Number
 
 NODE = "imported"
 """The node of what was imported, but for clients, which are numbered unless their files name them."""

@@ -10,8 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Literal
 
-from storlab.grouping import grouped
-from storlab.text import first
+from storlab.base.text import first, grouped
 
 if TYPE_CHECKING:
     from storlab.measurements import Measurements

@@ -13,7 +13,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from storlab.errors import RecordsError
+from storlab.base.errors import RecordsError
 from storlab.tools.passed_on import peeled
 
 if TYPE_CHECKING:

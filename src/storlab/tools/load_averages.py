@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
 from storlab.metrics import MetricSpec
 
 LOADS = tuple(MetricSpec(f"load.{span}", "1", across="max", evidence="none") for span in ("1m", "5m", "15m"))

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import IntFlag
 from pathlib import Path
 
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
 
 MAGIC, VERSION = 0x6A736677736872, 1
 HEAD, ENTRY = struct.Struct("<QQQI"), struct.Struct("<QQQQ")

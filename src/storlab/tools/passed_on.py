@@ -16,8 +16,8 @@ from functools import cache
 from itertools import islice
 from typing import Any, ClassVar, TypeVar
 
-from storlab.errors import ParseError
-from storlab.text import printable
+from storlab.base.errors import ParseError
+from storlab.base.text import printable
 from storlab.tools.importer import HEADING, Importer, Part
 
 _DEPTH = 6  # things before a line, one before the other

@@ -17,12 +17,12 @@ from typing import Any, ClassVar
 
 import polars as pl
 
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
+from storlab.base.text import printable
+from storlab.base.units import shown
 from storlab.measurements import HISTOGRAM_COLUMNS, REQUEST_COLUMNS, SERIES_COLUMNS, Measurements, empty, metric_frame
-from storlab.text import printable
 from storlab.tools.fio.terse import TerseReport, read_terse, terse_values
 from storlab.tools.importer import Importer, Part
-from storlab.units import shown
 
 PATTERNS = ("seqread", "randread", "seqwrite", "randwrite", "randrw")
 ENGINES = ("psync", "mmap", "libaio")

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Literal
 
-from storlab.errors import ParseError
-from storlab.text import is_whole
+from storlab.base.errors import ParseError
+from storlab.base.text import is_whole
 
 _NAMED = "1"  # KSTAT_TYPE_NAMED in include/os/linux/spl/sys/kstat.h
 _NUMBERS = range(1, 7)  # KSTAT_DATA_INT32 to KSTAT_DATA_ULONG; 0 and 7 are text

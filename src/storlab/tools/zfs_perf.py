@@ -24,11 +24,11 @@ from typing import Any, ClassVar
 import msgspec
 import polars as pl
 
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
+from storlab.base.reading import read_file
+from storlab.base.text import is_whole, printable
 from storlab.measurements import SERIES_COLUMNS, metric_frame
 from storlab.metrics import MetricSpec
-from storlab.reading import read_file
-from storlab.text import is_whole, printable
 from storlab.tools.fio.importer import FioImporter
 from storlab.tools.importer import Part
 from storlab.tools.kinds import is_of

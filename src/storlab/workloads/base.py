@@ -12,7 +12,10 @@ from typing import Annotated, ClassVar, Literal, Self
 import orjson
 from msgspec import Meta, Struct
 
-from storlab.errors import CommandFailed, ParseError, RecordsError, TimedOut, TrialError
+from storlab.base.errors import CommandFailed, ParseError, RecordsError, TimedOut, TrialError
+from storlab.base.reading import read_file
+from storlab.base.record import Count, Seconds, read_record, to_json
+from storlab.base.units import shown
 from storlab.layers.base import Layer
 from storlab.layers.resources import RESOURCE_WORDS, Dir, Disk, Resource
 from storlab.measurements import Measurements
@@ -21,9 +24,6 @@ from storlab.model import Model
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.process import ExitRecord, telling
-from storlab.reading import read_file
-from storlab.record import Count, Seconds, read_record, to_json
-from storlab.units import shown
 
 
 @dataclass(frozen=True)

@@ -16,17 +16,17 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from storlab.errors import DiskFull, ParseError, TrialError
+from storlab.base.errors import DiskFull, ParseError, TrialError
+from storlab.base.text import is_whole
+from storlab.base.units import Size, size_text
 from storlab.layers.resources import Dir, Resource
 from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import MetricSpec
 from storlab.model import Model
 from storlab.nodes.needs import Needs
 from storlab.nodes.process import ExitRecord
-from storlab.text import is_whole
 from storlab.tools.bonnie.importer import read_bonnie
 from storlab.tools.bonnie.run import declared
-from storlab.units import Size, size_text
 from storlab.workloads.base import (
     ELAPSED,
     Launch,

@@ -16,17 +16,17 @@ import orjson
 from jmespath.exceptions import JMESPathError
 from pydantic import Field, Strict, field_validator, model_validator
 
-from storlab.errors import CommandFailed, ParseError, TimedOut, TrialError
+from storlab.base.errors import CommandFailed, ParseError, TimedOut, TrialError
+from storlab.base.patterns import MOST_TEXT, PatternError, json_path, pattern
+from storlab.base.reach import Command, Metric, OwnName, Pattern, Variable
+from storlab.base.reading import read_file
+from storlab.base.units import Duration, Size, shown
 from storlab.layers.resources import RESOURCE_WORDS, Dir, Disk, Export, Resource, Server
 from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import Across, Better, MetricSpec, domain_of, rate_quantity
 from storlab.model import Model
 from storlab.nodes.needs import Needs
 from storlab.nodes.process import ExitRecord, telling
-from storlab.patterns import MOST_TEXT, PatternError, json_path, pattern
-from storlab.reach import Command, Metric, OwnName, Pattern, Variable
-from storlab.reading import read_file
-from storlab.units import Duration, Size, shown
 from storlab.workloads.base import (
     ELAPSED,
     Launch,

@@ -8,13 +8,13 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from storlab.errors import TrialError
+from storlab.base.errors import TrialError
+from storlab.base.units import Duration
 from storlab.layers.base import Layer
 from storlab.layers.database.base import DatabaseLayer
 from storlab.layers.database.data_set import OWNER, sql
 from storlab.layers.resources import Resource, Server
 from storlab.measurements import Measurements
-from storlab.units import Duration
 from storlab.workloads.base import RunContext, Workload
 
 # MariaDB has no statement for it: with no dirty page allowed it writes back until there is none.

@@ -13,13 +13,13 @@ import polars as pl
 from msgspec import Meta, Struct
 from pydantic import Field, model_validator
 
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
+from storlab.base.units import Duration, Size, power_of_two
 from storlab.layers.resources import Dir, Resource
 from storlab.measurements import HISTOGRAM_COLUMNS, Measurements, metric_frame
 from storlab.metrics import PERCENTILES, MetricSpec, by_name, latencies, percentile_name
 from storlab.nodes.needs import Needs
 from storlab.percentiles import percentiles
-from storlab.units import Duration, Size, power_of_two
 from storlab.workloads import ledger_program
 from storlab.workloads.base import (
     ELAPSED,

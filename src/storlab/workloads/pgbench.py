@@ -10,15 +10,15 @@ from typing import ClassVar, Literal, Self
 import polars as pl
 from pydantic import Field, PrivateAttr, model_validator
 
-from storlab.allowed import allowed
-from storlab.errors import CommandFailed, ParseError, TimedOut
+from storlab.base.allowed import allowed
+from storlab.base.errors import CommandFailed, ParseError, TimedOut
+from storlab.base.reach import Beside
 from storlab.layers.database.base import DatabaseLayer
 from storlab.layers.database.data_set import libpq_options
 from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import MetricSpec
 from storlab.nodes.needs import Needs
 from storlab.nodes.process import telling
-from storlab.reach import Beside
 from storlab.tools.pgbench.importer import read_pgbench
 from storlab.tools.pgbench.log import METRICS
 from storlab.workloads.base import (

@@ -11,13 +11,13 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from storlab.errors import CommandFailed, TrialError
+from storlab.base.errors import CommandFailed, TrialError
+from storlab.base.units import Duration, Size
 from storlab.layers.database.data_set import DIALECTS, client, libpq_options, sql
 from storlab.layers.resources import Resource, Server
 from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import MetricSpec
 from storlab.nodes.needs import program_path
-from storlab.units import Duration, Size
 from storlab.workloads.base import (
     ELAPSED,
     Damage,

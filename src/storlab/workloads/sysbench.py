@@ -14,8 +14,10 @@ from typing import Annotated, ClassVar, Literal, Self
 import polars as pl
 from pydantic import Field, StringConstraints, model_validator
 
-from storlab.allowed import allowed
-from storlab.errors import CommandFailed, ParseError, TimedOut, TrialError
+from storlab.base.allowed import allowed
+from storlab.base.errors import CommandFailed, ParseError, TimedOut, TrialError
+from storlab.base.reach import Script, options_of
+from storlab.base.units import Share
 from storlab.findings.runs import BegunAgain
 from storlab.layers.database.base import DatabaseLayer, as_written
 from storlab.layers.database.data_set import DIALECTS, sysbench_options
@@ -24,10 +26,8 @@ from storlab.metrics import PERCENTILES, MetricSpec, by_name, percentile_name
 from storlab.nodes.needs import Needs
 from storlab.nodes.process import ExitRecord, telling
 from storlab.percentiles import percentiles
-from storlab.reach import Script, options_of
 from storlab.tools.sysbench.importer import IGNORED, LIVE, measured
 from storlab.tools.sysbench.text import read_sysbench
-from storlab.units import Share
 from storlab.workloads.base import ELAPSED, Launch, OptionError, RunContext, bytes_of, elapsed_values, read_exit
 from storlab.workloads.database import DatabaseWorkload
 

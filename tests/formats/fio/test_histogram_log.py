@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
 from storlab.measurements import HISTOGRAM_COLUMNS, SERIES_COLUMNS, merge_histograms
 from storlab.metrics import PERCENTILES
 from storlab.percentiles import Ints, percentiles, ranked

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
 from storlab.measurements import SERIES_COLUMNS
 from storlab.tools.fio import histogram, log_lines
 from storlab.tools.fio.log_lines import Phases, packed_logs

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from storlab.errors import CommandFailed, DiskFull, ParseError
+from storlab.base.errors import CommandFailed, DiskFull, ParseError
 from storlab.measurements import METRIC_COLUMNS, SERIES_COLUMNS
 from storlab.metrics import percentile_name
 from storlab.tools.fio.output import frames, parse_fio, read_report, unique_names

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from images.test_command_line import storlab
 from laboratory.devices import sh
 from layers.sites import Ground, entered, ground_in
-from storlab.errors import TrialError, Unsupported
+from storlab.base.errors import TrialError, Unsupported
 from storlab.images.cache import About, Cache
 from storlab.images.unpacked import MYSQL
 from storlab.layers.database.base import DatabaseLayer

@@ -15,6 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from storlab.analysis.variability import samples
+from storlab.base.text import plain
 from storlab.report.charts.latency import histogram_chart, percentile_curve, shares_of_bins
 from storlab.report.charts.panel import titled, write_charts
 from storlab.report.charts.rounds import paired_chart, rounds_chart
@@ -25,7 +26,6 @@ from storlab.report.formats.html import render_html
 from storlab.report.model.input import ReportInput
 from storlab.report.model.questions import Values
 from storlab.report.sections import page_document
-from storlab.text import plain
 
 from ..hostile import hostile_run, invisible
 from ..sample import sample, with_one_load

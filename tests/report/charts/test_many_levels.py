@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from storlab.analysis.summary import to_json
-from storlab.errors import UserError
+from storlab.base.errors import UserError
 from storlab.records.tables import COLUMNS
 from storlab.report.charts.latency import latency_chart
 from storlab.report.charts.theme import LIMIT, MOST_LINES, legend_of, shortened, specification, to_svg, with_short_names

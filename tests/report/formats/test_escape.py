@@ -16,9 +16,9 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from storlab.base.text import cell, one_line, plain
 from storlab.report.formats import render
 from storlab.report.formats.escape import adoc, markdown
-from storlab.text import cell, one_line, plain
 
 from ..hostile import HOSTILE, hostile_run, texts
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from storlab.analysis.summary import Estimate, Summary
-from storlab.errors import UserError
+from storlab.base.errors import UserError
 from storlab.report.formats import PRINTED, REPORTS, names, render
 from storlab.report.model.input import ReportInput
 

@@ -3,7 +3,7 @@
 import os
 import sys
 
-from storlab.errors import UserError
+from storlab.base.errors import UserError
 from storlab.run.machine import machine_for
 
 

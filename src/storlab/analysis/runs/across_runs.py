@@ -24,7 +24,7 @@ from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Comparison, GateResult, Summary
 from storlab.analysis.variability import Varying, varying
 from storlab.analysis.verdict import Rules
-from storlab.errors import UserError
+from storlab.base.errors import UserError
 from storlab.findings import AnyFinding, GateUnpaired, NoRatio
 from storlab.findings.answers import NotSteadyRuns
 from storlab.findings.runs import MachinesApart, RunsNotInterleaved

@@ -14,10 +14,10 @@ from storlab.analysis.questions import Catalogue, Planned, Trait, matching, plan
 from storlab.analysis.runs.sides import Place, Sample, one_sided, without
 from storlab.analysis.stats.pairing import Order
 from storlab.analysis.steady import SteadyState, steady_state
-from storlab.errors import UserError
+from storlab.base.errors import UserError
+from storlab.base.text import grouped
 from storlab.findings.answers import NotSteady
 from storlab.findings.runs import SidesDiffer, WhiskersDiffer
-from storlab.grouping import grouped
 from storlab.metrics import Declarations, Key, named
 
 _PLACE = ("cell", "round", "source", "metric")

@@ -18,9 +18,9 @@ from storlab.analysis.compare import Question
 from storlab.analysis.design import Design
 from storlab.analysis.questions import Planned, level_names
 from storlab.analysis.stats.pairing import Pairs, Side, Span, pair, pairs_in_time, pool, without_logarithm
+from storlab.base.text import grouped
 from storlab.findings import About, AnyFinding, Together
 from storlab.findings.rounds import LeftOut, NoRound, NotPaired, OneSided, OtherMachines, PairedByTime, RanFirst
-from storlab.grouping import grouped
 
 
 @dataclass(frozen=True)

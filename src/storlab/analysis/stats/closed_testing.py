@@ -29,7 +29,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from storlab.analysis.stats.anytime import Floats
-from storlab.grouping import grouped
+from storlab.base.text import grouped
 
 _EACH_SET = 6  # levels, of which there are 203 partitions; of more, any set of pairs is taken for a possible one
 _MOST = 1e18  # evidence beyond it changes nothing

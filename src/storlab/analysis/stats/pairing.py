@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storlab.analysis.stats.anytime import ROUNDING, Floats
+from storlab.base.text import grouped
 from storlab.findings import About, AnyFinding
 from storlab.findings.rounds import LeftOut, NoLogarithm, NotPaired, RanFirst, ZeroRounds
-from storlab.grouping import grouped
 
 Rounds = NDArray[np.int64]
 

@@ -11,9 +11,9 @@ import typer
 from typer import Argument, Option
 from typer.core import TyperGroup
 
+from storlab.base.errors import UserError
 from storlab.cli.import_.options import ImportOptions
 from storlab.cli.output import one_thread_for_algebra
-from storlab.errors import UserError
 from storlab.metrics import WHISKERS
 from storlab.tools.kinds import KINDS, Asked, importers
 

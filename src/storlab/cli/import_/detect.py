@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from storlab.base.errors import UserError
+from storlab.base.text import first, grouped, printable
 from storlab.cli.import_.files import make_run
 from storlab.cli.import_.options import ImportOptions
 from storlab.cli.import_.paths import files_in, foreign, head_of, text_of, without_beside
 from storlab.cli.output import show, warn
-from storlab.errors import UserError
-from storlab.grouping import grouped
-from storlab.text import first, printable
 from storlab.tools.kinds import HEAD, KINDS, Signature, contained_in, importer_of, importers, is_fio_log, signatures_in
 from storlab.tools.passed_on import labels_of
 

@@ -16,7 +16,11 @@ from pathlib import Path
 
 from msgspec import structs
 
-from storlab.amounts import plural, shown, size_text
+from storlab.base.amounts import plural, shown, size_text
+from storlab.base.errors import ParseError, UserError
+from storlab.base.limits import IMPORTED_TOGETHER
+from storlab.base.reading import open_file
+from storlab.base.text import first, printable, storable
 from storlab.cli.import_.layouts import Laid, files_by_node, laid_by_kdevops, unfinished
 from storlab.cli.import_.options import ImportOptions
 from storlab.cli.import_.paths import (
@@ -30,16 +34,12 @@ from storlab.cli.import_.paths import (
     without_beside,
 )
 from storlab.cli.output import show, warn
-from storlab.errors import ParseError, UserError
-from storlab.limits import IMPORTED_TOGETHER
-from storlab.reading import open_file
 from storlab.records.files import Text, sync_folder
 from storlab.records.held import make_private, new_run_folder
 from storlab.records.imported import write_imported
 from storlab.records.manifest import NAME as MANIFEST
 from storlab.records.run_folder import RunFolder
 from storlab.run.recovery.temporary import new_mark, remembered, remove_dead
-from storlab.text import first, printable, storable
 from storlab.tools.cells import assemble
 from storlab.tools.imported import ImportedFile
 from storlab.tools.importer import Importer, Part, said_of_files

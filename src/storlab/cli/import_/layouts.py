@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from storlab.base.errors import UserError
+from storlab.base.reading import open_file
+from storlab.base.text import first, grouped, printable
+from storlab.base.units import size_text
 from storlab.cli.import_.paths import readable
-from storlab.errors import UserError
-from storlab.grouping import grouped
-from storlab.reading import open_file
-from storlab.text import first, printable
 from storlab.tools.cells import NOT_SAID
 from storlab.tools.imported import HOST, NODE_NAME
-from storlab.units import size_text
 
 _RESULT = "sysbench_tps.txt"
 _KERNEL, _LOG = "last-kernel.txt", "dmesg.txt"

@@ -10,16 +10,15 @@ from dataclasses import replace
 from itertools import combinations, pairwise
 from pathlib import Path
 
-from storlab.amounts import plural
+from storlab.base.amounts import plural
+from storlab.base.errors import ParseError, UserError
+from storlab.base.limits import IMPORTED, IMPORTED_FILES
+from storlab.base.reading import open_file, read_file
+from storlab.base.text import grouped, printable
 from storlab.cli.import_.options import ImportOptions
-from storlab.errors import ParseError, UserError
-from storlab.grouping import grouped
-from storlab.limits import IMPORTED, IMPORTED_FILES
-from storlab.reading import open_file, read_file
 from storlab.records.files import without_bom
 from storlab.records.manifest import LOCK
 from storlab.records.manifest import NAME as MANIFEST
-from storlab.text import printable
 from storlab.tools.cells import INSTEAD
 from storlab.tools.imported import Imported
 from storlab.tools.importer import Importer

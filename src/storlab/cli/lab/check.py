@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from storlab.base.errors import StorlabError
+from storlab.base.text import one_line
 from storlab.cli.options import ChosenHosts, Json, LabPath, lab_of, print_json
 from storlab.cli.status import HOST_NOT_USABLE
-from storlab.errors import StorlabError
-from storlab.text import one_line
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 from typer import Argument, Option
 
+from storlab.base.errors import SshError, StorlabError, UserError
 from storlab.cli.lab.check import check
 from storlab.cli.options import ChosenHosts, Json, LabPath, lab_of, print_json
 from storlab.cli.output import show, warn
 from storlab.cli.status import COMPLETE, USERS_MISTAKE
-from storlab.errors import SshError, StorlabError, UserError
 
 if TYPE_CHECKING:
     from storlab.lab import Lab
@@ -68,7 +68,7 @@ def prepare(
     """
     import asyncio
 
-    from storlab.errors import SshError, UserError
+    from storlab.base.errors import SshError, UserError
     from storlab.remote.prepare import prepare as bring
 
     for host in hosts:

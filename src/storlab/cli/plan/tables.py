@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import BaseModel, BeforeValidator
 
-from storlab.amounts import parse_duration, parse_size, size_text
-from storlab.grouping import few, grouped, ranges
+from storlab.base.amounts import parse_duration, parse_size, size_text
+from storlab.base.text import few, grouped, ranges
 from storlab.report.document import Cell as Text
 from storlab.report.document import Table
 from storlab.study.cells import MAIN, Cell

@@ -9,6 +9,8 @@ from dataclasses import asdict
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
 
+from storlab.base.text import few, grouped
+from storlab.base.units import size_text
 from storlab.cli.console import show_document
 from storlab.cli.options import print_json
 from storlab.cli.output import show_json
@@ -23,7 +25,6 @@ from storlab.cli.plan.tables import (
     nodes_as_data,
     stacks_table,
 )
-from storlab.grouping import few, grouped
 from storlab.report.document import FIRST, Block, Code, Document, Fact, Facts, Section, Table, said
 from storlab.report.language import methods
 from storlab.report.language.format import duration, quantity
@@ -32,7 +33,6 @@ from storlab.report.language.words import listed
 from storlab.run.planning.design import design_of, pairs_left, rule_of
 from storlab.run.planning.estimates import RoundTime, Speed, foresight_of, round_time
 from storlab.study.questions import Compare
-from storlab.units import size_text
 
 if TYPE_CHECKING:
     from storlab.analysis.foresight import Foresight

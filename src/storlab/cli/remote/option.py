@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 from typer import Argument, Option
 
+from storlab.base.errors import UserError
 from storlab.cli.options import Json, Quiet
 from storlab.cli.remote.travel import RULES, Rule
-from storlab.errors import UserError
 
 if TYPE_CHECKING:
     from storlab.remote.host import Host, Known
@@ -120,7 +120,7 @@ def attach(
 
 
 async def _jobs(host: str) -> list[Known]:
-    from storlab.errors import SshError
+    from storlab.base.errors import SshError
     from storlab.remote.host import Host
     from storlab.ssh.machine import connected
 

@@ -16,12 +16,12 @@ from typing import Any
 
 import msgspec
 
+from storlab.base.errors import StorlabError
 from storlab.cli.output import show_bytes, show_part, until_closed, warn
 from storlab.cli.progress import drawing
 from storlab.cli.remote.travel import RULES, journey
 from storlab.cli.run_events import Question, RunEnded, RunEvent
 from storlab.cli.status import STILL_RUNNING
-from storlab.errors import StorlabError
 from storlab.records.run_folder import RunFolder
 from storlab.remote.follow import LinkLost, Places, Receiver, follow
 from storlab.remote.host import Here, Host, Request

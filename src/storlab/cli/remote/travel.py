@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from storlab.errors import UserError
+from storlab.base.errors import UserError
 
 if TYPE_CHECKING:
     from storlab.remote.host import Brought

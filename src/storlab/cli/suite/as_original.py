@@ -12,6 +12,7 @@ from pathlib import Path
 
 import typer
 
+from storlab.base.text import plain
 from storlab.cli.options import new_folder
 from storlab.cli.output import show, warn
 from storlab.cli.status import LEFT_BEHIND, TEST_WITHOUT_RESULT
@@ -26,7 +27,6 @@ from storlab.suites.run.plan import Asked
 from storlab.suites.run.suite_run import run_suite
 from storlab.suites.selection import Selection
 from storlab.suites.zts_text import ONLY_MAYBES, console_line, failed_maybes, report, report_status, summary
-from storlab.text import plain
 
 _FAILED, _NOTHING = 1, 2
 

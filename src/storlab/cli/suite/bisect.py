@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
+from storlab.base.errors import UserError
 from storlab.cli.options import Allow, Json, Quiet, Strings
 from storlab.cli.output import show, show_json, warn
-from storlab.errors import UserError
 
 if TYPE_CHECKING:
     from storlab.suites.bisect import Plan, Step

@@ -9,11 +9,12 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from storlab.amounts import plural
+from storlab.base.amounts import plural
+from storlab.base.errors import UserError
+from storlab.base.reading import read_file
+from storlab.base.text import grouped
+from storlab.base.units import Size, parse_duration
 from storlab.cli.suite.options import Choice
-from storlab.errors import UserError
-from storlab.grouping import grouped
-from storlab.reading import read_file
 from storlab.run.permissions import NO_PERMISSIONS, Permissions
 from storlab.suites.adapters.command import Command
 from storlab.suites.history import Past, past_of
@@ -26,7 +27,6 @@ from storlab.suites.run.wants import refuse_unpermitted, wants_of_run
 from storlab.suites.selection import Failures, Selection, order_of, parse_share, split_iteration
 from storlab.suites.suite_file import Guests
 from storlab.suites.zts_text import ResultLine, read_results
-from storlab.units import Size, parse_duration
 
 _GOOD = (Outcome.PASS, Outcome.SKIP)
 _SUMMARY = "\nResults Summary\n"  # what a console of the suite's runner ends with, but for counts

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
+from storlab.base.errors import UserError
 from storlab.cli.options import Allow, Json, Output, RunPath, Strings, offered
 from storlab.cli.output import show, show_json, show_rendered, warn, write_output
 from storlab.cli.remote.option import travels
@@ -26,7 +27,6 @@ from storlab.cli.suite.options import (
     with_tables,
 )
 from storlab.cli.suite.originals import check, test_runner, zfs_tests
-from storlab.errors import UserError
 
 if TYPE_CHECKING:
     from storlab.run.permissions import Permissions

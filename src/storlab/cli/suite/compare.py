@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
+from storlab.base.errors import UserError
 from storlab.cli.options import Output, offered
 from storlab.cli.output import show_rendered, write_output
 from storlab.cli.status import COMPLETE, TEST_MISSING, TEST_REGRESSED, Status
-from storlab.errors import UserError
 
 if TYPE_CHECKING:
     from storlab.report.document import Document

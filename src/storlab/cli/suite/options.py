@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 from typer import Option
 
+from storlab.base.errors import UserError
 from storlab.cli.options import Json, Quiet, Shared, Strings, Turn, Wait
-from storlab.errors import UserError
 
 if TYPE_CHECKING:
     from storlab.suites.records.folder import Here, OwnKernel

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
+from storlab.base.errors import UserError
 from storlab.cli.options import Strings
 from storlab.cli.output import show, warn
 from storlab.cli.suite.options import GuestOptions, OriginalOptions, Showing, here_of, with_tables
-from storlab.errors import UserError
 
 if TYPE_CHECKING:
     from storlab.suites.groups import Installed
@@ -324,9 +324,9 @@ def check(
     """
     import asyncio
 
+    from storlab.base.errors import UserError
     from storlab.cli.options import new_folder
     from storlab.cli.suite.choose import size_of, time_of
-    from storlab.errors import UserError
     from storlab.suites.adapters.check import Check, CheckOptions
     from storlab.suites.places.guest import OWN_TESTS
     from storlab.suites.run.own_files import choose, words

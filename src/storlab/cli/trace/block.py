@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TextIO
 
 import polars as pl
 
+from storlab.base.text import plain, printable
 from storlab.blockio.requests import by_disk
 from storlab.blockio.text import event_form, of_partition, tables, totals, without_requests
 from storlab.blockio.trace_output import ByIssuer, Counts, Event, Line, Started, decode_lines, lost_sentences
@@ -21,7 +22,6 @@ from storlab.cli.trace.files import EventFile, write_trace
 from storlab.cli.trace.screen import EVENT_FILES, Options, Screen, tell
 from storlab.percentiles import percentiles
 from storlab.report.language.format import quantity
-from storlab.text import plain, printable
 from storlab.tools.blkalgn import blkalgn_json
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from storlab.base.errors import MissingTool, NodeError, UserError
 from storlab.cli.output import warn
-from storlab.errors import MissingTool, NodeError, UserError
 from storlab.run.observer import ending_signals
 
 L = TypeVar("L")

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
+from storlab.base.errors import UserError
 from storlab.cli.options import String, Strings
 from storlab.cli.output import warn
-from storlab.errors import UserError
 
 if TYPE_CHECKING:
     from storlab.cli.trace.screen import Options, Screen
@@ -187,7 +187,7 @@ def _alignment(text: str) -> int:
 
 
 def _size(option: str, text: str) -> int:
-    from storlab.units import parse_size
+    from storlab.base.units import parse_size
 
     try:
         return parse_size(text)
@@ -196,7 +196,7 @@ def _size(option: str, text: str) -> int:
 
 
 def _time(option: str, text: str, least: float) -> float:
-    from storlab.units import parse_duration
+    from storlab.base.units import parse_duration
 
     try:
         seconds = parse_duration(float(text) if text.replace(".", "", 1).isdecimal() else text)
@@ -213,7 +213,7 @@ def _check_file(path: Path, files: Sequence[str]) -> None:
     if path.exists() and not path.is_file():
         raise UserError(f"--out {path}: {'is a folder' if path.is_dir() else 'is no regular file'}")
     if not path.absolute().parent.is_dir():
-        from storlab.units import shown
+        from storlab.base.units import shown
 
         raise UserError(f"--out {path}: the folder {shown(str(path.parent))} does not exist")
     if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):

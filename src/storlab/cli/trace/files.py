@@ -11,11 +11,11 @@ from pathlib import Path
 
 import polars as pl
 
+from storlab.base.errors import UserError
 from storlab.blockio.requests import by_disk
 from storlab.blockio.text import tables
 from storlab.blockio.trace_output import Event, event_frame
 from storlab.cli.output import write_output
-from storlab.errors import UserError
 from storlab.records.files import unfinished, write_whole
 from storlab.tools.blkalgn import blkalgn_json
 

@@ -9,9 +9,9 @@ import orjson
 from rich.console import RenderableType
 from rich.text import Text
 
+from storlab.base.errors import ParseError
 from storlab.cli.output import write_output
 from storlab.cli.trace.screen import Options, Screen, plain_table, tell
-from storlab.errors import ParseError
 from storlab.probes.stacks import LINES, Line, Output, Profile, Started, boxes, folded, gathered, profile
 
 _SHOWN = 40  # functions

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TextIO, TypeVar
 
-from storlab.agent_binary import agent_path
+from storlab.base.programs import agent_path
 from storlab.cli.output import is_drawable, show_json, warn
 from storlab.cli.status import OWN_FAULT
 from storlab.cli.trace.child import Interruptible, TraceChild, own_group, signals, tracing

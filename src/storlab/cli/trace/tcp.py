@@ -9,12 +9,12 @@ import orjson
 from rich.console import RenderableType
 from rich.text import Text
 
+from storlab.base.text import printable
 from storlab.cli.trace.screen import Options, Screen, plain_table, rows_for
 from storlab.probes.tcp.metrics import values
 from storlab.probes.tcp.output import LINES, Line, Started
 from storlab.probes.tcp.totals import Followed, Follower
 from storlab.report.language.format import quantity
-from storlab.text import printable
 
 _ABOVE = 7  # lines that are not of single connections
 

@@ -10,14 +10,14 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from storlab.base.text import printable
+from storlab.base.units import size_text
 from storlab.blockio.requests import UNITS, data_requests, request_frame, shares, with_alignment
 from storlab.blockio.text import percent
 from storlab.blockio.trace_output import LATENCY_COLUMNS, Counts, Lost, Started, lost_sentences
 from storlab.measurements import empty
 from storlab.percentiles import percentiles
 from storlab.report.language.format import quantity
-from storlab.text import printable
-from storlab.units import size_text
 
 _SIGNS = {"write": ("█", "magenta"), "read": ("▒", "cyan")}  # told apart without colour, too
 _OTHER = ("░", "yellow")

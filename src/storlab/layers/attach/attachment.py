@@ -14,7 +14,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from storlab.errors import TrialError, Unsupported
+from storlab.base.errors import TrialError, Unsupported
+from storlab.base.units import Size, power_of_two, size_text
 from storlab.layers.attach.blockdev import (
     AIO_HELP,
     CACHE_HELP,
@@ -38,7 +39,6 @@ from storlab.layers.resources import Dir, Disk, Export, File, LoggedFile
 from storlab.nodes.agent import steps
 from storlab.nodes.demands import Demands, Devices
 from storlab.nodes.node import Node
-from storlab.units import Size, power_of_two, size_text
 
 _DISK = re.compile(r"vd[a-z]+|sd[a-z]+|nvme\d+n\d+")
 _PAGE_HEADER = 4  # bytes before the serial in a SCSI vital product data page, SPC-4 7.8.15

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from storlab.base.units import Size
 from storlab.layers.base import Crossing, LayerContext
 from storlab.layers.fs.mkfs import Of9p
 from storlab.layers.fs.mount import mount_attached, mount_facts, unmount
@@ -15,7 +16,6 @@ from storlab.nodes.agent import steps
 from storlab.nodes.answers import load_modules
 from storlab.nodes.demands import Demands, Devices
 from storlab.nodes.needs import Needs
-from storlab.units import Size
 
 _LARGEST = 500 * 1024  # bytes; the transport's own limit, see p9_virtio_trans in net/9p/trans_virtio.c
 _SAYS = re.compile("^9p")

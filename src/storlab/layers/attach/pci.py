@@ -18,7 +18,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from msgspec import Meta
 from pydantic import Field
 
-from storlab.errors import SafetyError, StorlabError, TrialError, UserError
+from storlab.base.errors import SafetyError, StorlabError, TrialError, UserError
+from storlab.base.reach import Device
 from storlab.layers.attach.attachment import disk_with_serial
 from storlab.layers.base import Crossing, Layer, LayerContext
 from storlab.layers.block.device import refuse_used
@@ -30,7 +31,6 @@ from storlab.nodes.demands import Demands, Devices
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.undo import undo
-from storlab.reach import Device
 
 _DRIVER = "vfio-pci"
 _STORAGE, _BRIDGE = "0x01", "0x0604"  # the first digits of a class, include/linux/pci_ids.h

@@ -14,8 +14,11 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from storlab.allowed import NotAllowed, allowed, option_and_value
-from storlab.errors import Unsupported
+from storlab.base.allowed import NotAllowed, allowed, option_and_value
+from storlab.base.errors import Unsupported
+from storlab.base.reach import Program, options_of
+from storlab.base.text import one_line
+from storlab.base.units import Size, power_of_two
 from storlab.images.unpacked import Implementation, find_virtiofsd
 from storlab.layers.base import Crossing, Layer, LayerContext
 from storlab.layers.fs.mkfs import OfVirtiofs
@@ -30,9 +33,6 @@ from storlab.nodes.demands import Demands, Devices
 from storlab.nodes.needs import Needs, numactl_programs
 from storlab.nodes.node import Confinement, Node
 from storlab.nodes.privileges import TOOLS, confinement
-from storlab.reach import Program, options_of
-from storlab.text import one_line
-from storlab.units import Size, power_of_two
 
 # Layer ``virtiofsd``: the underlying directory, served to one virtual machine by a daemon on the machine that runs
 # it.

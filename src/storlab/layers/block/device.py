@@ -13,7 +13,9 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from storlab.errors import CommandFailed, SafetyError, Unsupported, UserError
+from storlab.base.errors import CommandFailed, SafetyError, Unsupported, UserError
+from storlab.base.reach import Device, OwnName
+from storlab.base.units import Size
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.block.identity import DeviceIdentity, identify, refuse_another
 from storlab.layers.block.loop import signatures
@@ -25,8 +27,6 @@ from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.privileges import on_device
 from storlab.nodes.settings import journalled, read_settings, restore
-from storlab.reach import Device, OwnName
-from storlab.units import Size
 
 OF_LAB = "@lab"
 """In place of a device's path: the one that the lab names for each host."""

@@ -13,12 +13,12 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from storlab.amounts import size_text
-from storlab.errors import SafetyError, StorlabError, UserError
+from storlab.base.amounts import size_text
+from storlab.base.errors import SafetyError, StorlabError, UserError
+from storlab.base.record import Count
 from storlab.layers.resources import Disk
 from storlab.nodes.node import Node
 from storlab.nodes.privileges import on_device
-from storlab.record import Count
 
 _Text = Annotated[str, msgspec.Meta(max_length=4096)]
 _Number = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,10}:[0-9]{1,10}$")]

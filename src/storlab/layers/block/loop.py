@@ -9,7 +9,9 @@ from typing import Annotated, Any, ClassVar, Literal
 from msgspec import Struct
 from pydantic import Field
 
-from storlab.errors import CommandFailed, StorlabError, Unsupported
+from storlab.base.errors import CommandFailed, StorlabError, Unsupported
+from storlab.base.record import read_answer
+from storlab.base.units import Size, power_of_two
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.block.queue import as_new, queue_facts
 from storlab.layers.resources import Disk, File
@@ -18,8 +20,6 @@ from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.undo import RunPath, refuse_foreign, undo
-from storlab.record import read_answer
-from storlab.units import Size, power_of_two
 
 _CONTROL = "/dev/loop-control"
 _CLOSED = 10.0  # s

@@ -9,7 +9,10 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from storlab.errors import CommandFailed, Unsupported
+from storlab.base.errors import CommandFailed, Unsupported
+from storlab.base.reach import Choice
+from storlab.base.text import number_or_text
+from storlab.base.units import Duration, Size, power_of_two
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.block import mapper
 from storlab.layers.block.identity import fingerprint_of, refuse_another
@@ -17,9 +20,6 @@ from storlab.layers.block.queue import queue_facts
 from storlab.layers.fs.mkfs import filesystem_uuid, forget_filesystem
 from storlab.layers.resources import Disk
 from storlab.nodes.needs import Needs
-from storlab.reach import Choice
-from storlab.text import number_or_text
-from storlab.units import Duration, Size, power_of_two
 
 _LONGEST = 60.0  # s
 _MILLISECOND = 1e-3

@@ -14,7 +14,10 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from storlab.errors import StorlabError
+from storlab.base.errors import StorlabError
+from storlab.base.reach import OwnName
+from storlab.base.text import number_or_text
+from storlab.base.units import Size, power_of_two, size_text
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.block import mapper
 from storlab.layers.block.identity import fingerprint_of, refuse_another
@@ -25,9 +28,6 @@ from storlab.nodes.answers import load_modules
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.undo import Nonce, RunId, undo
-from storlab.reach import OwnName
-from storlab.text import number_or_text
-from storlab.units import Size, power_of_two, size_text
 
 Level = Literal["0", "1", "4", "5", "6", "10"]
 _FEWEST = {"0": 1, "1": 2, "4": 3, "5": 3, "6": 4, "10": 2}

@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from storlab.base.text import is_whole, number_or_text
 from storlab.layers.resources import Disk, Resource
 from storlab.nodes.agent import steps
 from storlab.nodes.settings import in_use
-from storlab.text import is_whole, number_or_text
 
 if TYPE_CHECKING:
     from storlab.nodes.node import Node

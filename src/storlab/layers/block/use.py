@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
-from storlab.errors import NodeError, SafetyError, TrialError
+from storlab.base.errors import NodeError, SafetyError, TrialError
 from storlab.layers.block.identity import DeviceIdentity
 from storlab.layers.fs.mount import parse_mountinfo
 from storlab.nodes.node import Node, Process

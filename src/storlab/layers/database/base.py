@@ -13,8 +13,10 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, PrivateAttr, StringConstraints, model_validator
 
-from storlab.allowed import NotAllowed, allowed, together
-from storlab.errors import CommandFailed, TrialError, Unsupported, UserError
+from storlab.base.allowed import NotAllowed, allowed, together
+from storlab.base.errors import CommandFailed, TrialError, Unsupported, UserError
+from storlab.base.reach import Program, options_of
+from storlab.base.units import Size, size_text
 from storlab.images.cache import Part
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.database.data_set import (
@@ -36,8 +38,6 @@ from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs, numactl_programs
 from storlab.nodes.node import Node
 from storlab.nodes.privileges import confinement
-from storlab.reach import Program, options_of
-from storlab.units import Size, size_text
 
 Clone = Literal["copy", "reflink", "zfs"]
 _FULL = os.strerror(errno.ENOSPC)

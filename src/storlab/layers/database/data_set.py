@@ -16,7 +16,8 @@ from typing import Any, Literal, Self
 import orjson
 from pydantic import Field, model_validator
 
-from storlab.errors import TooMuch, TrialError, Unsupported
+from storlab.base.errors import TooMuch, TrialError, Unsupported
+from storlab.base.units import size_text
 from storlab.images.cache import About, Cache, Part, remove_tree, storlab_cache
 from storlab.layers.resources import Dir, Server
 from storlab.layers.server.base import ServerContext
@@ -25,7 +26,6 @@ from storlab.nodes.accounts import hand_over
 from storlab.nodes.agent import steps
 from storlab.nodes.agent.protocol import CHUNK
 from storlab.nodes.node import Node
-from storlab.units import size_text
 
 # How programs reach a database: sysbench, and each database's own client.
 

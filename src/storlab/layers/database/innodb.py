@@ -11,7 +11,9 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from storlab.errors import TrialError, Unsupported
+from storlab.base.errors import TrialError, Unsupported
+from storlab.base.text import is_whole
+from storlab.base.units import Size, size_text
 from storlab.images.unpacked import MYSQL
 from storlab.layers.base import LayerContext
 from storlab.layers.block.queue import queue_folder
@@ -21,8 +23,6 @@ from storlab.layers.resources import Dir, Server
 from storlab.layers.server.base import ServerContext
 from storlab.nodes.needs import UNPACKED_MYSQL, Needs
 from storlab.nodes.node import Confinement, Node
-from storlab.text import is_whole
-from storlab.units import Size, size_text
 
 _SIZE = re.compile(r"(\d{1,15})([KMGT]?)", re.I)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}

@@ -8,14 +8,14 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from storlab.errors import TrialError
+from storlab.base.errors import TrialError
+from storlab.base.units import Duration, Size
 from storlab.layers.database.base import DatabaseLayer, answer_of, as_written, version_of
 from storlab.layers.database.data_set import DATABASE, OWNER, USER, sql
 from storlab.layers.resources import Server
 from storlab.layers.server.base import ServerContext
 from storlab.nodes.needs import Needs, program_path
 from storlab.nodes.node import Node
-from storlab.units import Duration, Size
 
 _PAGE = 8192  # bytes, unless it was built for others
 _INNODB = {

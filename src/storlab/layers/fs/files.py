@@ -7,7 +7,9 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from storlab.errors import UserError
+from storlab.base.errors import UserError
+from storlab.base.reach import ReadsFile, WritesFile
+from storlab.base.units import Size, size_text
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.fs.mount import filesystem_under, mount_under
 from storlab.layers.resources import Dir, File
@@ -17,8 +19,6 @@ from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.undo import LONG, RunPath, remove_folder, undo
-from storlab.reach import ReadsFile, WritesFile
-from storlab.units import Size, size_text
 
 
 @undo("directory.remove", patience=LONG, outlives_boot=True)

@@ -14,7 +14,11 @@ import orjson
 from msgspec import Struct
 from pydantic import Field, model_validator
 
-from storlab.errors import UserError
+from storlab.base.errors import UserError
+from storlab.base.reach import ReadsFile
+from storlab.base.record import Count, read_answer
+from storlab.base.text import one_line
+from storlab.base.units import Size, size_text
 from storlab.layers.base import LayerContext
 from storlab.layers.fs.files import refuse_no_file
 from storlab.layers.resources import Dir, File, Resource
@@ -22,10 +26,6 @@ from storlab.model import Model
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Confinement, Node
 from storlab.nodes.privileges import TOOLS, confinement
-from storlab.reach import ReadsFile
-from storlab.record import Count, read_answer
-from storlab.text import one_line
-from storlab.units import Size, size_text
 
 _SEED = 20240316
 _GRAIN = 4096

@@ -7,7 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from storlab.errors import CommandFailed, Unsupported
+from storlab.base.errors import CommandFailed, Unsupported
+from storlab.base.units import Size, power_of_two, size_text
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.fs.files import file_facts, remove_file
 from storlab.layers.fs.image_base import BASE_HELP, Base, base_file, image_info, new_image
@@ -15,7 +16,6 @@ from storlab.layers.fs.mount import filesystem_under
 from storlab.layers.resources import Dir, File, Format
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.units import Size, power_of_two, size_text
 
 _SMALLEST_EXTENDED = 16 * 1024
 

@@ -12,8 +12,10 @@ from uuid import UUID, uuid5
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from storlab.allowed import NotAllowed, allowed, option_and_value, tables_of, together
-from storlab.errors import CommandFailed, Unsupported
+from storlab.base.allowed import NotAllowed, allowed, option_and_value, tables_of, together
+from storlab.base.errors import CommandFailed, Unsupported
+from storlab.base.reach import options_of
+from storlab.base.units import Size, size_text
 from storlab.layers.base import LayerContext
 from storlab.layers.block.identity import Fingerprint, fingerprint_of, own_signatures, refuse_another
 from storlab.layers.block.loop import signatures
@@ -24,10 +26,8 @@ from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.privileges import TOOLS, on_device
 from storlab.nodes.undo import AbsolutePath, Nonce, RunId, undo
-from storlab.reach import options_of
-from storlab.units import Size, size_text
 
-# Options of mounts and arguments of mkfs as studies write them: those that ``storlab.allowed`` lists.
+# Options of mounts and arguments of mkfs as studies write them: those that ``storlab.base.allowed`` lists.
 
 _Options = tuple[Annotated[str, options_of("mount")], ...]
 

@@ -10,7 +10,9 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from storlab.errors import CommandFailed, StorlabError, TrialError, Unsupported
+from storlab.base.errors import CommandFailed, StorlabError, TrialError, Unsupported
+from storlab.base.text import plain
+from storlab.base.units import Size
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.fs.mkfs import MkfsLayer, OfDisks, of_another
 from storlab.layers.resources import Dir, Disk
@@ -20,8 +22,6 @@ from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.privileges import on_device
 from storlab.nodes.undo import RunPath, refuse_foreign, undo, until_free
-from storlab.text import plain
-from storlab.units import Size
 
 # Loads that still have a file system mounted: they are confined to mount namespaces of their own.
 #

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from msgspec import Meta
 from pydantic import Field
 
-from storlab.errors import TrialError, Unsupported
+from storlab.base.errors import TrialError, Unsupported
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.block.queue import has_volatile_cache, sysfs
 from storlab.layers.net.configfs import not_raw

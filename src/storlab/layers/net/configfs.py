@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from storlab.errors import CommandFailed, DiskFull, NodeError, NodeLost, TrialError, Unsupported
+from storlab.base.errors import CommandFailed, DiskFull, NodeError, NodeLost, TrialError, Unsupported
+from storlab.base.text import number_or_text
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.block.queue import has_volatile_cache
 from storlab.layers.fs.mount import mount_at
@@ -26,7 +27,6 @@ from storlab.nodes.agent import steps
 from storlab.nodes.answers import load_modules
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.text import number_or_text
 
 CONFIGFS = "/sys/kernel/config"
 

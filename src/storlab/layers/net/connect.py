@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from storlab.errors import TrialError
+from storlab.base.errors import TrialError
 from storlab.layers.base import Crossing, Layer, LayerContext
 from storlab.layers.resources import Export, Protocol, Resource, Server
 from storlab.layers.server.base import ServerContext, ServerLayer

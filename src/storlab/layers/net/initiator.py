@@ -16,7 +16,8 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from storlab.errors import TrialError, Unsupported
+from storlab.base.errors import TrialError, Unsupported
+from storlab.base.units import Duration, Size, size_text
 from storlab.layers.base import Crossing, Layer, LayerContext
 from storlab.layers.block.queue import put, queue_facts, sysfs
 from storlab.layers.net.connect import mismatch, title
@@ -27,7 +28,6 @@ from storlab.nodes.demands import Demands
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.settings import in_use
-from storlab.units import Duration, Size, size_text
 
 _SECTOR = 512
 _BLOCK = 4096  # bytes, for the read that proves that a disk is alive

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
-from storlab.errors import CommandFailed, TrialError
+from storlab.base.errors import CommandFailed, TrialError
 from storlab.layers.base import LayerContext
 from storlab.layers.block import mapper
 from storlab.layers.block.queue import put, sysfs

@@ -11,7 +11,9 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from storlab.errors import CommandFailed
+from storlab.base.errors import CommandFailed
+from storlab.base.text import number_or_text
+from storlab.base.units import Size
 from storlab.layers.base import LayerContext
 from storlab.layers.block.queue import has_volatile_cache
 from storlab.layers.net.configfs import (
@@ -30,8 +32,6 @@ from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Confinement, Node
 from storlab.nodes.undo import IscsiName, RunName, undo
-from storlab.text import number_or_text
-from storlab.units import Size
 
 _TARGET, _UNIT = ["--lld", "iscsi", "--mode", "target", "--tid", "1"], ["--mode", "logicalunit", "--lun", "1"]
 _SETTINGS = ("MaxBurstLength", "FirstBurstLength", "ImmediateData", "InitialR2T", "MaxRecvDataSegmentLength")

@@ -9,7 +9,8 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from storlab.errors import TrialError
+from storlab.base.errors import TrialError
+from storlab.base.text import is_whole
 from storlab.layers.base import LayerContext
 from storlab.layers.block.queue import put, sysfs
 from storlab.layers.net.initiator import LOOK, UNTIL_THERE, InitiatorLayer
@@ -21,7 +22,6 @@ from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node, Process
 from storlab.nodes.processes import mark
 from storlab.nodes.undo import RunId, undo
-from storlab.text import is_whole
 
 _BUSY = 10  # s; the client's limit is for a request, which may wait behind many of a server that is only busy
 _DEVICES = 16  # nbds_max of the module, unless somebody loaded it with another

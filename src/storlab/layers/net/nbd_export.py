@@ -12,7 +12,8 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from storlab.errors import CommandFailed
+from storlab.base.errors import CommandFailed
+from storlab.base.text import number_or_text
 from storlab.layers.attach.blockdev import (
     AIO_HELP,
     CACHE_HELP,
@@ -32,7 +33,6 @@ from storlab.layers.server.running import is_listening
 from storlab.nodes.agent import steps
 from storlab.nodes.node import Confinement, Node
 from storlab.nodes.process import telling
-from storlab.text import number_or_text
 
 NbdProgram = Literal["qemu-nbd", "nbd-server", "nbdkit"]
 Options = Mapping[str, str | bool]

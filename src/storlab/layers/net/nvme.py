@@ -13,7 +13,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from msgspec import Meta
 from pydantic import Field
 
-from storlab.errors import CommandFailed, TrialError, Unsupported
+from storlab.base.errors import CommandFailed, TrialError, Unsupported
+from storlab.base.units import Size
 from storlab.layers.base import LayerContext
 from storlab.layers.block.queue import sysfs
 from storlab.layers.net.configfs import KernelTarget, attributes, configure, mount_configfs, settings
@@ -25,7 +26,6 @@ from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.undo import NvmeName, Port, undo
-from storlab.units import Size
 
 _PATIENCE = 3  # s, for a server that is to answer a ping
 # What the kernel answers is for who has asked by the same open file.

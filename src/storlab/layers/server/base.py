@@ -18,7 +18,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from pydantic import Field
 
-from storlab.errors import CommandFailed, DiskFull, Killed, TimedOut, TrialError, Unsupported
+from storlab.base.errors import CommandFailed, DiskFull, Killed, TimedOut, TrialError, Unsupported
+from storlab.base.programs import unused_user
 from storlab.layers.base import Below, Gives, Layer, LayerContext
 from storlab.layers.resources import Dir, Disk, File
 from storlab.layers.server.running import ServerLog, server_name, stop
@@ -39,7 +40,6 @@ from storlab.nodes.node import Confinement, Exit, Node
 from storlab.nodes.privileges import NONE, TOOLS, confinement
 from storlab.nodes.process import telling
 from storlab.nodes.undo import Undo
-from storlab.unused_users import unused_user
 
 _LONGEST_SOCKET = 107  # bytes of a path, see unix(7)
 _TRIES = 20  # ports that others have taken

@@ -14,7 +14,8 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from storlab.errors import NodeError, NodeLost, StorlabError, TrialError
+from storlab.base.errors import NodeError, NodeLost, StorlabError, TrialError
+from storlab.base.waiting import cancelled
 from storlab.layers.base import LayerContext
 from storlab.layers.resources import Export, Share
 from storlab.nodes.agent import steps
@@ -22,7 +23,6 @@ from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node, Process
 from storlab.nodes.process import Exit
 from storlab.nodes.undo import LONG, RunName, RunPath, Undo, refuse_foreign, remove_folder, undo, until_free
-from storlab.waiting import cancelled
 
 _LISTENING = "0A"  # of a socket in /proc/net/tcp, see net/tcp_states.h of the kernel
 

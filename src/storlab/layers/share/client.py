@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from storlab.errors import CommandFailed, StorlabError, TimedOut, TrialError, Unsupported
+from storlab.base.errors import CommandFailed, StorlabError, TimedOut, TrialError, Unsupported
+from storlab.base.units import Duration, Size
 from storlab.layers.base import Crossing, Layer, LayerContext
 from storlab.layers.fs.mount import Mount, load_with, mount_at
 from storlab.layers.resources import Dir, Share
@@ -23,7 +24,6 @@ from storlab.nodes.demands import Demands
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.undo import RunPath, refuse_foreign, undo
-from storlab.units import Duration, Size
 
 _POLITE = 60.0  # s, for what is still to be written to reach a server that answers
 _FORCED = 5.0

@@ -6,14 +6,14 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from storlab.errors import TrialError
+from storlab.base.errors import TrialError
+from storlab.base.units import Size
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.fs.mkfs import OfNfs
 from storlab.layers.resources import Dir, Share
 from storlab.layers.share.client import ShareClient, check_options, option_of, read_ahead_at
 from storlab.layers.share.nfs_export import NfsExportLayer, parse_mountstats
 from storlab.nodes.needs import Needs
-from storlab.units import Size
 
 _RETRIES = 1  # of a request, before it fails; the first wait and the second, which is longer, make give_up
 

@@ -14,7 +14,9 @@ from typing import Annotated, Any, ClassVar, Literal
 from msgspec import Meta
 from pydantic import Field, field_validator
 
-from storlab.errors import StorlabError, TrialError, Unsupported
+from storlab.base.errors import StorlabError, TrialError, Unsupported
+from storlab.base.text import number_or_text
+from storlab.base.units import Size
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.fs.mount import unescaped
 from storlab.layers.resources import Dir, Resource, Server, Share
@@ -25,8 +27,6 @@ from storlab.nodes.answers import load_modules
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.undo import Port, RunPath, refuse_foreign, undo
-from storlab.text import number_or_text
-from storlab.units import Size
 
 # What NFS keeps in text: exports as rpc.mountd(8) reads and the kernel lists them, and /proc/self/mountstats.
 #

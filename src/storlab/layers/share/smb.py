@@ -11,7 +11,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, PrivateAttr
 
-from storlab.errors import StorlabError, TrialError, Unsupported
+from storlab.base.errors import StorlabError, TrialError, Unsupported
+from storlab.base.text import number_or_text
+from storlab.base.units import Size
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.fs.mkfs import OfSmb
 from storlab.layers.resources import Dir, Server, Share
@@ -22,8 +24,6 @@ from storlab.nodes.answers import load_modules
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.undo import RunPath, refuse_foreign, undo
-from storlab.text import number_or_text
-from storlab.units import Size
 
 # Layer ``smb-share``: the underlying directory, served by the kernel's own SMB server; ksmbd.mountd(8),
 # ksmbd.conf(5).

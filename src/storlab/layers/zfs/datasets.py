@@ -9,7 +9,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from msgspec import Meta
 from pydantic import Field, model_validator
 
-from storlab.errors import StorlabError, TrialError
+from storlab.base.errors import StorlabError, TrialError
+from storlab.base.units import Size, power_of_two, size_text
 from storlab.layers.attach.attachment import block_devices
 from storlab.layers.base import LayerContext
 from storlab.layers.block.queue import queue_facts
@@ -20,7 +21,6 @@ from storlab.layers.zfs.module import ZFS_NEEDS, PropertiesLayer, Value, argumen
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.undo import OF_RUN, RunPath, refuse_foreign, refuse_foreign_pool, undo, until_free
-from storlab.units import Size, power_of_two, size_text
 
 _Dataset = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.:+/ -]{1,255}$"), OF_RUN]
 

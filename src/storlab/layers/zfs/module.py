@@ -12,14 +12,14 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from msgspec import Meta
 from pydantic import Field, model_validator
 
-from storlab.allowed import NotAllowed, allowed
-from storlab.errors import CommandFailed, NodeError, StorlabError, TrialError, Unsupported
+from storlab.base.allowed import NotAllowed, allowed
+from storlab.base.errors import CommandFailed, NodeError, StorlabError, TrialError, Unsupported
+from storlab.base.reach import Choice, options_of
+from storlab.base.text import is_whole, number_or_text
 from storlab.layers.base import Below, Gives, Layer, LayerContext
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.undo import RunId, undo
-from storlab.reach import Choice, options_of
-from storlab.text import is_whole, number_or_text
 
 # Properties of pools, datasets and volumes as studies give them and as ZFS prints them: zfsprops(7), zpoolprops(7).
 

@@ -14,7 +14,9 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from storlab.errors import TrialError
+from storlab.base.errors import TrialError
+from storlab.base.reach import Choice, KernelSetting, OwnName
+from storlab.base.units import Size, size_text
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.block.identity import Fingerprint, fingerprint_of, own_signatures, refuse_another
 from storlab.layers.block.loop import signatures
@@ -41,8 +43,6 @@ from storlab.layers.zfs.module import (
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.undo import AbsolutePath, RunName, RunPath, is_there, refuse_foreign_pool, undo, until_free
-from storlab.reach import Choice, KernelSetting, OwnName
-from storlab.units import Size, size_text
 
 # Delays of a pool's disks that ZFS itself makes, by zinject(8): ``ZINJECT_DELAYS`` of OpenZFS's tests/perf.
 #

@@ -9,8 +9,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from storlab.agent_binary import agent_remedy
-from storlab.errors import NodeLost, ProtocolError
+from storlab.base.errors import NodeLost, ProtocolError
+from storlab.base.programs import agent_remedy
 from storlab.nodes.agent.protocol import (
     FINAL,
     PREFACE,

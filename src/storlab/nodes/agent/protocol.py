@@ -10,7 +10,7 @@ import msgspec
 import orjson
 from msgspec import Meta, Struct
 
-from storlab.errors import ProtocolError
+from storlab.base.errors import ProtocolError
 
 VERSION = 1
 PREFACE = b"storlab-agent/1\n"

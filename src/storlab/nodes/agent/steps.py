@@ -12,11 +12,11 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from storlab.errors import DiskFull, NodeError, NodeLost, ProtocolError
+from storlab.base.errors import DiskFull, NodeError, NodeLost, ProtocolError
+from storlab.base.waiting import to_its_end
 from storlab.nodes.agent.connection import Connection
 from storlab.nodes.agent.protocol import CHUNK, MAX_STEPS, Failed, StepResult, Steps
 from storlab.nodes.process import Exit, cannot_run
-from storlab.waiting import to_its_end
 
 MAX_CONTENTS = 1024 * 1024  # bytes that the steps of one request may bring
 _GRACE = 0.5  # s, for a program among steps that were stopped

@@ -9,8 +9,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from storlab.agent_binary import agent_path
-from storlab.errors import StorlabError
+from storlab.base.errors import StorlabError
+from storlab.base.programs import agent_path
 from storlab.nodes.agents import AgentLauncher, running_agent
 from storlab.nodes.demands import Demands
 from storlab.nodes.identity import NodeIdentity, machine_of

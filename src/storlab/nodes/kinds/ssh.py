@@ -17,9 +17,10 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from storlab.agent_binary import agent_path
-from storlab.errors import NodeError, SshError, StorlabError, UnreachableError, UserError
-from storlab.limits import GROUP_NODES
+from storlab.base.errors import NodeError, SshError, StorlabError, UnreachableError, UserError
+from storlab.base.limits import GROUP_NODES
+from storlab.base.programs import ADMINISTRATION, agent_path
+from storlab.base.reach import HostName, WritesFile
 from storlab.nodes import identity
 from storlab.nodes.agents import AgentLauncher
 from storlab.nodes.booting import RELEASE_FILE, Bootable, Booted, boot, boot_back
@@ -30,8 +31,6 @@ from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.processes import end_marked
 from storlab.nodes.shaping.apply import SHAPING_UNDOES
-from storlab.programs import ADMINISTRATION
-from storlab.reach import HostName, WritesFile
 from storlab.ssh.machine import DESTINATION, Machine, connected
 from storlab.ssh.reservation import Reservation, refuse_reserved, reservation_of
 

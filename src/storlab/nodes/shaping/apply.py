@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from storlab.errors import CommandFailed, StorlabError, TrialError, Unsupported
+from storlab.base.errors import CommandFailed, StorlabError, TrialError, Unsupported
 from storlab.nodes.answers import understood
 from storlab.nodes.network import Card, InterfaceName, is_a_runs
 from storlab.nodes.node import Node

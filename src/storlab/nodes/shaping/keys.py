@@ -8,10 +8,10 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, Strict, WithJsonSchema, model_validator
 
+from storlab.base.reach import KERNEL_SETTING, Choice, Found, Reach
+from storlab.base.units import Duration, Size, parse_share, shown
 from storlab.model import Model
 from storlab.nodes.needs import Needs
-from storlab.reach import KERNEL_SETTING, Choice, Found, Reach
-from storlab.units import Duration, Size, parse_share, shown
 
 _BANDWIDTH = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmg]?)(?:bit|bps)(?:/s)?\s*", re.IGNORECASE)
 _POWER = {"": 0, "k": 1, "m": 2, "g": 3}

@@ -14,13 +14,13 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 import polars as pl
 
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
+from storlab.base.patterns import Pattern, PatternError, pattern
+from storlab.base.units import shown
 from storlab.measurements import HISTOGRAM_COLUMNS
 from storlab.metrics import MetricSpec, Value, percentiles_of
-from storlab.patterns import Pattern, PatternError, pattern
 from storlab.percentiles import percentiles_of_bins
 from storlab.probes.lines import Count, Lines
-from storlab.units import shown
 
 Symbol = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_$]{1,512}\Z")]
 LockType = Literal[

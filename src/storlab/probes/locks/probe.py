@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from pydantic import Field, field_validator
 
+from storlab.base.reach import OwnName, Pattern
 from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import MetricSpec, Specs, Value
 from storlab.nodes.needs import Needs
@@ -31,7 +32,6 @@ from storlab.probes.locks.metrics import (
     values,
 )
 from storlab.probes.subject import Kind
-from storlab.reach import OwnName, Pattern
 
 _DECLARED = Specs(METRICS)
 

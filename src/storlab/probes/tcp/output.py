@@ -11,10 +11,10 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 import orjson
 
-from storlab.errors import ParseError
-from storlab.limits import RECORD
+from storlab.base.errors import ParseError
+from storlab.base.limits import RECORD
+from storlab.base.reading import read_file
 from storlab.probes.lines import Count, Lines
-from storlab.reading import read_file
 
 Narrow = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]

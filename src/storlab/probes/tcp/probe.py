@@ -19,7 +19,9 @@ import orjson
 import polars as pl
 from pydantic import Field
 
-from storlab.errors import CommandFailed, NodeError, ParseError
+from storlab.base.errors import CommandFailed, NodeError, ParseError
+from storlab.base.units import Duration
+from storlab.base.waiting import to_its_end
 from storlab.measurements import SERIES_COLUMNS, Measurements, metric_frame
 from storlab.metrics import MetricSpec, Value
 from storlab.nodes.needs import Needs
@@ -32,8 +34,6 @@ from storlab.probes.subject import Kind, Subject
 from storlab.probes.tcp.metrics import COUNTS, METRICS, OF_ACKS, SEGMENTS_PER_REQUEST, ack_histograms, values
 from storlab.probes.tcp.output import ABOUT, MOST_TEXT, PACKETS, PRINTED, kept_packets, read_output
 from storlab.probes.tcp.totals import Moment, within
-from storlab.units import Duration
-from storlab.waiting import to_its_end
 
 # Some packets of the measured phase, for the probe ``tcp``: tcpdump keeps them from when the server sends data.
 #

@@ -16,13 +16,14 @@ from typing import get_args
 
 import polars as pl
 
-from storlab.errors import CommandFailed, ParseError
+from storlab.base.errors import CommandFailed, ParseError
+from storlab.base.reading import lines_of, read_file
+from storlab.base.waiting import to_its_end
 from storlab.layers.server.running import ServerLog
 from storlab.measurements import HISTOGRAM_COLUMNS
 from storlab.metrics import MetricSpec, Value, percentiles_of
 from storlab.percentiles import percentiles_of_bins
 from storlab.probes.base import ProbeContext, ProbeRecord, Window
-from storlab.reading import lines_of, read_file
 from storlab.tools.zfs import (
     DIRECTIONS,
     KINDS,
@@ -37,7 +38,6 @@ from storlab.tools.zfs import (
     parse_pool_look,
     wait_name,
 )
-from storlab.waiting import to_its_end
 
 NAME, SAID = "zpool-iostat.txt", "zpool-iostat.err"
 _PATIENCE = 10.0  # s, for the first line: an emulated guest takes a second or two

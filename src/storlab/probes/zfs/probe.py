@@ -16,9 +16,10 @@ from typing import ClassVar
 import polars as pl
 from pydantic import Field
 
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
+from storlab.base.text import few
+from storlab.base.units import Duration
 from storlab.findings.runs import TooFewSamples
-from storlab.grouping import few
 from storlab.measurements import SERIES_COLUMNS, Measurements, metric_frame
 from storlab.metrics import Evidence, MetricSpec, Value
 from storlab.nodes.agent import steps
@@ -27,7 +28,6 @@ from storlab.probes.sampling import NAME, Snapshot, around, each_sample, samplin
 from storlab.probes.subject import End, Kind
 from storlab.probes.zfs import iostat
 from storlab.tools.zfs import Counters, TransactionGroup, parse_counters, parse_transaction_groups
-from storlab.units import Duration
 
 _STATS, _QUEUES = "/proc/spl/kstat/zfs", "/proc/spl/kstat/taskq"
 _VOLUMES = "zvol"  # how the names of the queues of volumes begin; there is one for every few CPUs

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storlab.extras import has_extra
+from storlab.base.programs import has_extra
 
 if TYPE_CHECKING:
     from storlab.report.document import Block

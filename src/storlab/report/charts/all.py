@@ -12,7 +12,7 @@ import polars as pl
 
 from storlab.analysis.block import histograms_of
 from storlab.analysis.summary import Estimate
-from storlab.grouping import grouped
+from storlab.base.text import grouped
 from storlab.report.charts.curves import interaction_chart, main_effects_chart
 from storlab.report.charts.latency import latency_chart, percentile_curve
 from storlab.report.charts.panel import Combination, Panel, all_levels, combinations, file_stem, panel

@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from storlab.analysis.summary import Summary
-from storlab.grouping import grouped
+from storlab.base.text import grouped, plain
 from storlab.records.files import write_whole
 from storlab.report.charts.theme import FONT, INK, PAPER, WIDE, WIDTH, Chart, to_png, width_of
 from storlab.report.document import Block, Figure, Group
 from storlab.report.model.input import compared_factor, split_primary
 from storlab.report.model.tables import heading
-from storlab.text import plain
 
 
 class Panel(NamedTuple):

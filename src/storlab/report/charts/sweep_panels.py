@@ -11,7 +11,7 @@ import polars as pl
 
 from storlab.analysis.data import Knee, Line, Sweep
 from storlab.analysis.summary import Estimate, Summary
-from storlab.grouping import grouped
+from storlab.base.text import grouped
 from storlab.report.charts.curves import Marks, curve_chart, heat_map_chart, hockey_stick_chart, in_words
 from storlab.report.charts.panel import Panel, file_stem, panel
 from storlab.report.charts.theme import FAR, MOST_LINES

@@ -18,8 +18,8 @@ import polars as pl
 import vl_convert
 from rich.cells import cell_len, chop_cells
 
+from storlab.base.text import plain
 from storlab.report.language import format as fmt
-from storlab.text import plain
 
 # Names of levels that are too long for a chart: what they share is left out, for the rest tells them apart.
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from storlab.errors import UserError
+from storlab.base.errors import UserError
 
 if TYPE_CHECKING:
     from storlab.report.model.input import ReportInput

@@ -33,6 +33,8 @@ from collections.abc import Iterator
 
 from storlab.analysis.data import Claim, Effects
 from storlab.analysis.summary import BlockIO, Comparison, Distribution, Estimate, Share, Summary
+from storlab.base.text import cell
+from storlab.base.units import size_text
 from storlab.metrics import percentile_name
 from storlab.report.language import words
 from storlab.report.language.methods import expected
@@ -41,8 +43,6 @@ from storlab.report.language.say import say
 from storlab.report.model.conformance import CellOutcome, cell_outcomes
 from storlab.report.model.input import ReportInput
 from storlab.report.model.setup import load_facts
-from storlab.text import cell
-from storlab.units import size_text
 
 _FIRST = ("kind", "source", "metric", "unit", "better")
 _LAST = (

@@ -1,14 +1,14 @@
 """Foreign text made harmless: names, reasons and study files come from users, tools and kernels.
 
-What no format may carry, ``storlab.text`` takes out. These add one markup language's own escapes, and leave signs alone
-where they mean nothing, so that the source stays readable.
+What no format may carry, ``storlab.base.text`` takes out. These add one markup language's own escapes, and leave signs
+alone where they mean nothing, so that the source stays readable.
 """
 
 from __future__ import annotations
 
 import re
 
-from storlab.text import one_line
+from storlab.base.text import one_line
 
 # Anywhere: code, emphasis, links, HTML, table cells, strike-through, GitHub's formulas, headings.
 # An underscore between letters is no emphasis in CommonMark.

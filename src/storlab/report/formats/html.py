@@ -23,11 +23,11 @@ import jinja2
 from markupsafe import Markup
 from markupsafe import escape as markup_escape
 
-from storlab.errors import UserError
+from storlab.base.errors import UserError
+from storlab.base.text import plain
 from storlab.report.document import Block, Document, Figure, tone_of
 from storlab.report.formats import plot
 from storlab.report.language import words
-from storlab.text import plain
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _TERM = re.compile(rf"(?<![\w&-])({'|'.join(words.TERMS)})(s?)(?![\w-])")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from storlab.base.text import plain
 from storlab.report.document import Block, Code, Document, Facts, Figure, Group, Line, Sentences, Table
 from storlab.report.formats.escape import markdown as escaped
-from storlab.text import plain
 
 _QUOTED = {"caution": "> **Caution:** ", "note": "> **Note:** "}
 

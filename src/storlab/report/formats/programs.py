@@ -9,6 +9,7 @@ import msgspec
 
 from storlab.analysis.runs.across_runs import RunComparison, RunsCompared
 from storlab.analysis.summary import Outcome
+from storlab.base.text import one_line, spelled
 from storlab.report.document import Block, Code, Document, Facts, Figure, Group, Line, Sentences, Table
 from storlab.report.language.methods import runs_method
 from storlab.report.language.say import said as told_of
@@ -18,7 +19,6 @@ from storlab.report.model.across import cautions
 from storlab.report.model.chapters import power_cut_facts
 from storlab.report.model.conformance import check_facts
 from storlab.report.model.input import ReportInput
-from storlab.text import one_line, spelled
 
 
 def render_json(given: ReportInput) -> str:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from storlab.errors import UserError
-from storlab.grouping import grouped
-from storlab.levels import numbers_of
+from storlab.base.errors import UserError
+from storlab.base.levels import numbers_of
+from storlab.base.text import grouped
 from storlab.report.model.input import ReportInput, for_people
 from storlab.tools.bonnie.run import CREATE, IN_BYTES, LEFT_OUT, OUTPUT, TESTS, of_test
 from storlab.tools.virtiofs_tests import WORKLOADS

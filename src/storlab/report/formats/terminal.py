@@ -20,6 +20,7 @@ from rich.rule import Rule
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from storlab.base.text import one_line, plain
 from storlab.report.document import (
     FIRST,
     WHOLE,
@@ -39,7 +40,6 @@ from storlab.report.document import (
 )
 from storlab.report.language import format as fmt
 from storlab.report.language import words
-from storlab.text import one_line, plain
 
 WIDTH = 80
 STYLES: dict[Tone, str] = {

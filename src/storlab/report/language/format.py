@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from storlab.amounts import plural as plural
+from storlab.base.amounts import plural as plural
 from storlab.report.language.say import endless
 
 MINUS = "−"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from storlab.amounts import percent, plural
+from storlab.base.amounts import percent, plural
 from storlab.report.language.of_answers import claimed_range
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from storlab import findings
-from storlab.amounts import percent, plural
+from storlab.base.amounts import percent, plural
 from storlab.findings import Finding, answers
 from storlab.report.language.say import Words, say, stop, times, times_alone
 

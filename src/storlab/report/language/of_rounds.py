@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from storlab import findings
-from storlab.amounts import numbered, plural
+from storlab.base.amounts import numbered, plural
+from storlab.base.text import ranges
 from storlab.findings import Finding, rounds
-from storlab.grouping import ranges
 from storlab.report.language.say import FEW, Words, lowered, said, say, stop, times, times_alone
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from storlab import findings
-from storlab.amounts import percent, plural
+from storlab.base.amounts import percent, plural
+from storlab.base.text import ranges
 from storlab.findings import Finding, runs
-from storlab.grouping import ranges
 from storlab.report.language.say import Words, first_of, say, time_words
 from storlab.timeseries.steady import SNIA_RANGE, SNIA_SLOPE, SNIA_WINDOW
 

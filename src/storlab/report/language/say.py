@@ -12,10 +12,10 @@ from string import Formatter
 from typing import Any
 
 from storlab import findings
-from storlab.amounts import numbered, percent, plural
+from storlab.base.amounts import numbered, percent, plural
+from storlab.base.text import grouped
 from storlab.findings import Finding
 from storlab.findings.runs import BegunAgain
-from storlab.grouping import grouped
 
 Words = str | Callable[[Any], str]
 

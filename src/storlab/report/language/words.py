@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from storlab.analysis.summary import Comparison, GateResult, Summary, Verdict
-from storlab.grouping import grouped
+from storlab.base.text import grouped
 from storlab.report.language import format as fmt
 from storlab.report.language.say import say
 from storlab.report.language.say import stop as stop

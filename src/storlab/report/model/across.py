@@ -8,8 +8,8 @@ from storlab.analysis.runs.across_runs import RunComparison, RunsCompared
 from storlab.analysis.summary import Comparison
 from storlab.analysis.variability import Varying
 from storlab.analysis.verdict import is_endless
+from storlab.base.text import grouped
 from storlab.findings import Finding
-from storlab.grouping import grouped
 from storlab.report.document import FIRST, Document, Group, Line, Plot, Sentences, Span, Table, Tone, said, section
 from storlab.report.formats.plot import domain
 from storlab.report.language import format as fmt

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from storlab.analysis.design import machines_of_rounds
 from storlab.analysis.summary import Comparison, Estimate, Summary
+from storlab.base.text import grouped, ranges
 from storlab.findings import Stopped
 from storlab.findings.runs import Answered, Unanswered
-from storlab.grouping import grouped, ranges
 from storlab.metrics import PROBE
 from storlab.report.language import format as fmt
 from storlab.report.language import words

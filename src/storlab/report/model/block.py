@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from storlab.analysis.summary import BelowUnit, BlockIO, CellState, Share, SizeShare, Summary
+from storlab.base.units import size_text
 from storlab.report.document import Table
 from storlab.report.language import format as fmt
 from storlab.report.language import words
@@ -17,7 +18,6 @@ from storlab.report.language.words import compact
 from storlab.report.model.nodes import Grid, grids
 from storlab.report.model.setup import facts_of
 from storlab.report.model.tables import ALL_CELLS, among, noted
-from storlab.units import size_text
 
 NAMES = {"write": "Writes", "read": "Reads", "all": "All requests", "discard": "Discards"}
 """Operations as a heading calls them."""

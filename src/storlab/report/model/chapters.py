@@ -7,7 +7,7 @@ from typing import Any
 
 from storlab.analysis.data import Claim, ClaimVerdict
 from storlab.analysis.summary import Estimate, SteadyWindow, Summary
-from storlab.grouping import grouped
+from storlab.base.text import grouped
 from storlab.report.document import Cell, Line, Sentences, Table, Tone
 from storlab.report.language import format as fmt
 from storlab.report.language import words

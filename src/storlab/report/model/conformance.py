@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from storlab.grouping import grouped
+from storlab.base.text import grouped
 from storlab.report.document import Table, Tone
 from storlab.report.language import format as fmt
 from storlab.report.language import words

@@ -13,13 +13,12 @@ import polars as pl
 from storlab.analysis.data import Knee, Line, Objective
 from storlab.analysis.summary import BlockIO, CellState, Distribution, Estimate, SteadyWindow, Summary
 from storlab.analysis.unequal import Held, Unequal
-from storlab.grouping import grouped
+from storlab.base.text import grouped, one_line
 from storlab.metrics import PROBE, Declarations, named
 from storlab.records.manifest import Manifest
 from storlab.records.tables import COLUMNS
 from storlab.report.language import format as fmt
 from storlab.report.language import words
-from storlab.text import one_line
 
 if TYPE_CHECKING:
     from storlab.probes.stacks import Box

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from storlab.analysis.summary import HOST, Estimate, Summary
+from storlab.base.text import grouped
 from storlab.findings.rounds import Outliers
-from storlab.grouping import grouped
 from storlab.metrics import Declarations, MetricSpec, Specs, without_end
 from storlab.probes.locks.metrics import (
     CALLER,

@@ -13,8 +13,8 @@ from functools import cache
 
 from storlab.analysis.summary import Comparison, Difference, Estimate, GateResult, Outcome, Summary, Verdict
 from storlab.analysis.verdict import is_endless
+from storlab.base.text import grouped
 from storlab.findings.rounds import Outliers
-from storlab.grouping import grouped
 from storlab.report.document import Block, Cell, Group, Line, Plot, Sentences, Span, Table, Tone
 from storlab.report.formats.plot import domain
 from storlab.report.language import format as fmt

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import to_builtins
 
 from storlab.analysis.summary import CellState, Summary
-from storlab.grouping import grouped
+from storlab.base.text import grouped
 from storlab.records.manifest import Manifest
 from storlab.report.document import Fact, Table
 from storlab.report.document import Facts as Sheet

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from storlab.analysis.summary import CellState, Estimate, Summary
+from storlab.base.text import grouped
 from storlab.findings import Finding
 from storlab.findings.rounds import Outliers, SomeRounds, TooFewRounds
-from storlab.grouping import grouped
 from storlab.metrics import PROBE as PROBE
 from storlab.report.document import Cell, Line, Table, Tone
 from storlab.report.language import format as fmt

@@ -11,7 +11,7 @@ import polars as pl
 from storlab.analysis.runs.across_runs import RunsCompared
 from storlab.analysis.summary import Distribution, Percentile, Summary
 from storlab.analysis.variability import Spread, Varying
-from storlab.grouping import grouped
+from storlab.base.text import grouped
 from storlab.metrics import Declarations, percentile_name
 from storlab.report.document import Table
 from storlab.report.language import format as fmt

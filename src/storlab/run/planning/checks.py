@@ -10,7 +10,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from storlab.errors import NodeError, UserError
+from storlab.base.errors import NodeError, UserError
+from storlab.base.programs import unused_user
+from storlab.base.units import shown
+from storlab.base.waiting import all_of
 from storlab.layers.base import Layer
 from storlab.layers.block.device import refuse_changed
 from storlab.nodes.agent.protocol import MAX_TURNS
@@ -28,9 +31,6 @@ from storlab.study.cells import HOST, Cell, Load, node_names
 from storlab.study.chains import ChainError, Link, node_specs
 from storlab.study.schema import NodeGroup, default_groups
 from storlab.study.study import Study
-from storlab.units import shown
-from storlab.unused_users import unused_user
-from storlab.waiting import all_of
 from storlab.workloads.base import Workload
 
 

@@ -12,11 +12,11 @@ from storlab.analysis.stopping import CURVE_PRECISION, Rule, Until
 from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Summary
 from storlab.analysis.unequal import KERNEL, Seen
+from storlab.base.levels import is_sweep, names_load
 from storlab.findings import AnyFinding, Reported
 from storlab.findings.answers import ClaimUnanswered
 from storlab.findings.runs import Interrupted
 from storlab.layers.block.queue import QUEUE
-from storlab.levels import is_sweep, names_load
 from storlab.records.manifest import Manifest
 from storlab.records.manifest import Rest as RecordedRest
 from storlab.records.tables import Tables

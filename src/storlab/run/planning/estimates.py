@@ -14,8 +14,8 @@ from statistics import fmean, median
 from storlab.analysis.foresight import ASSUMED, Foresight, TypicalNoise, foresee, noise_of
 from storlab.analysis.stopping import spread_of
 from storlab.analysis.summary import from_json
-from storlab.errors import StorlabError
-from storlab.reading import read_file
+from storlab.base.errors import StorlabError
+from storlab.base.reading import read_file
 from storlab.records.run_folder import RunFolder
 from storlab.run.noise import BUILT_IN_BLOCK, BUILT_IN_TITLE, MachineNoise, saved
 from storlab.run.planning.design import design_of

@@ -8,8 +8,9 @@ from functools import lru_cache
 
 from storlab.analysis.design import CompareSpec
 from storlab.analysis.questions import Catalogue, Metrics, Planned, Trait, each_planned
-from storlab.errors import StudyError
-from storlab.levels import amount_in
+from storlab.base.errors import StudyError
+from storlab.base.levels import amount_in
+from storlab.base.units import shown
 from storlab.metrics import END, PROBE, Declarations, MetricSpec, named, without_end
 from storlab.probes.disks import BACKING
 from storlab.probes.host_load import HostLoadProbe
@@ -21,7 +22,6 @@ from storlab.study.cells import Cell
 from storlab.study.messages import nearest
 from storlab.study.study import Study
 from storlab.study.toml_text import Path
-from storlab.units import shown
 
 _Yielded = tuple[str, tuple[MetricSpec, ...]]
 

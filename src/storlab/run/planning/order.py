@@ -22,7 +22,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from storlab.grouping import connected, grouped
+from storlab.base.text import connected, grouped
 from storlab.layers.base import Keep
 from storlab.records.manifest import Rest
 from storlab.records.run_folder import TrialRecord

@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import Any
 
 from storlab.analysis.questions import compared_cells, count_of_pairs
-from storlab.errors import MissingImage, MissingTool, UserError
-from storlab.grouping import alike, connected, grouped, ranges
-from storlab.limits import COMPARISONS
+from storlab.base.errors import MissingImage, MissingTool, UserError
+from storlab.base.limits import COMPARISONS
+from storlab.base.text import alike, connected, grouped, ranges
 from storlab.nodes.kind import Prepared
 from storlab.nodes.needs import together
 from storlab.records.manifest import Order

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from storlab.errors import UserError
+from storlab.base.errors import UserError
+from storlab.base.units import size_text
 from storlab.layers.block.identity import DeviceIdentity
 from storlab.nodes.accounts import refuse_replaceable
 from storlab.nodes.node import Node
@@ -14,7 +15,6 @@ from storlab.study.cells import HOST, Cell
 from storlab.study.chains import node_specs
 from storlab.study.layout import Unit
 from storlab.study.study import Study
-from storlab.units import size_text
 
 
 @dataclass(frozen=True)

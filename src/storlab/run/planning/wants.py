@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from storlab.errors import Problem
+from storlab.base.errors import Problem
+from storlab.base.reach import Found, Key, reaching
 from storlab.layers.block.device import OF_LAB
-from storlab.reach import Found, Key, reaching
 from storlab.run.permissions import (
     Permissions,
     Want,

@@ -22,10 +22,10 @@ import msgspec
 import orjson
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from storlab.errors import RecordsError
-from storlab.limits import JOURNAL_LINE
+from storlab.base.errors import RecordsError
+from storlab.base.limits import JOURNAL_LINE
+from storlab.base.record import Number
 from storlab.nodes.identity import NodeIdentity
-from storlab.record import Number
 from storlab.records.files import sync_folder
 from storlab.records.manifest import LOCK, NAME, read_manifest
 from storlab.run.recovery.state import forget_note, is_noted, note

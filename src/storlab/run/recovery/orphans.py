@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from storlab.errors import RecordsError, StorlabError, UserError
+from storlab.base.errors import RecordsError, StorlabError, UserError
 from storlab.layers.fs.mount import parse_mountinfo
 from storlab.nodes.processes import Agents, Controller, cgroup_name, parse_cgroup_name, started
 from storlab.nodes.undo import run_of

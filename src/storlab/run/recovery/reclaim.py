@@ -14,10 +14,10 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from storlab.errors import Problem, RecordsError, SafetyError, StorlabError
+from storlab.base.errors import Problem, RecordsError, SafetyError, StorlabError
+from storlab.base.reach import Found
 from storlab.nodes.processes import end_marked
 from storlab.nodes.settings import restore
-from storlab.reach import Found
 from storlab.records.held import HeldFolder, held
 from storlab.records.run_folder import RunFolder
 from storlab.registry import node_kinds

@@ -22,7 +22,7 @@ from typing import Any
 
 import orjson
 
-from storlab.errors import RecordsError
+from storlab.base.errors import RecordsError
 from storlab.nodes.identity import NodeIdentity
 
 _OF_ROOT = Path("/run/storlab")

@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
-from storlab.errors import RecordsError
+from storlab.base.errors import RecordsError
 from storlab.records.manifest import LOCK
 from storlab.records.run_folder import RunFolder
 from storlab.run.machine import try_lock

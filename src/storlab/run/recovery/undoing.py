@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from functools import cache
 from itertools import chain
 
-from storlab.errors import StorlabError
+from storlab.base.errors import StorlabError
 from storlab.layers.block.loop import loop_devices
 from storlab.layers.fs.mount import parse_mountinfo
 from storlab.nodes.agent import steps

@@ -15,7 +15,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from storlab.errors import CommandFailed, DiskFull, TrialError
+from storlab.base.errors import CommandFailed, DiskFull, TrialError
+from storlab.base.waiting import all_of
 from storlab.layers.resources import Dir, Disk, Export, Resource, Server, Share
 from storlab.layers.stack import BuiltStack
 from storlab.nodes.agent import steps
@@ -25,7 +26,6 @@ from storlab.records.run_folder import raw_folder
 from storlab.run.build import Built
 from storlab.run.trial.fetch import keep_exit
 from storlab.study.schema import Settle
-from storlab.waiting import all_of
 from storlab.workloads.base import RunContext
 
 _CACHES = "/proc/sys/vm/drop_caches"

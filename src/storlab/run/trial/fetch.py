@@ -14,13 +14,13 @@ from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from storlab.errors import NodeError, TooMuch
-from storlab.limits import FETCHED, FILE, FILES
+from storlab.base.errors import NodeError, TooMuch
+from storlab.base.limits import FETCHED, FILE, FILES
+from storlab.base.units import size_text
 from storlab.nodes.agent import steps
 from storlab.nodes.answers import files_below
 from storlab.nodes.node import Exit, Node
 from storlab.nodes.raw_folders import make_raw_folder
-from storlab.units import size_text
 from storlab.workloads.base import NAME, exit_bytes
 
 _OURS = (NAME, "stdout", "stderr")  # files that are written beside those of the node

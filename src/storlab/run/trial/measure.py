@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from storlab.base.waiting import all_of, to_its_end
 from storlab.metrics import PROBE
 from storlab.nodes.answers import understood
 from storlab.nodes.node import Clock, Exit, Node, Process
@@ -23,7 +24,6 @@ from storlab.records.derive_trial import parse_load
 from storlab.records.run_folder import NodeRecord, TrialRecord, raw_folder
 from storlab.run.trial.fetch import Allowance, fetch_folder, keep_exit
 from storlab.study.cells import HOST, Load
-from storlab.waiting import all_of, to_its_end
 from storlab.workloads.base import Launch, RunContext
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from storlab.errors import DiskFull, StorlabError, TrialError
+from storlab.base.errors import DiskFull, StorlabError, TrialError
 from storlab.layers.resources import Dir, Export, Server, Share
 from storlab.nodes.node import Node
 from storlab.run.build import Built

@@ -16,14 +16,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from storlab.amounts import percent
-from storlab.errors import CommandFailed, StorlabError
+from storlab.base.amounts import percent
+from storlab.base.errors import CommandFailed, StorlabError
+from storlab.base.text import is_whole
+from storlab.base.waiting import all_of, to_its_end
 from storlab.nodes.node import Clock, Exit, Node, Process
 from storlab.nodes.process import Turn
 from storlab.run.trial.measure import end_all
 from storlab.study.cells import Cell, Load
-from storlab.text import is_whole
-from storlab.waiting import all_of, to_its_end
 from storlab.workloads.base import Launch, RunContext, Turns, write_turns
 
 _LEAD = 0.1  # s, from the timetable's making to its first turn, in addition to what the requests take

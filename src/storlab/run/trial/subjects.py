@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from storlab.errors import StorlabError
+from storlab.base.errors import StorlabError
+from storlab.base.waiting import all_of
 from storlab.layers.base import Crossing
 from storlab.layers.fs.mount import mounts_on
 from storlab.layers.resources import Dir, Disk, Export, Pool, Server, Share
@@ -17,7 +18,6 @@ from storlab.run.parts import Part
 from storlab.run.session import Session
 from storlab.study.cells import HOST, Cell, node_names
 from storlab.study.chains import down
-from storlab.waiting import all_of
 
 
 def watched_groups(probe: Probe, cell: Cell) -> list[str]:

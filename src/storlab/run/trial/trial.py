@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 
 from msgspec import structs
 
-from storlab.errors import NodeLost, StorlabError, TimedOut, TrialError, Unsupported
+from storlab.base.errors import NodeLost, StorlabError, TimedOut, TrialError, Unsupported
+from storlab.base.waiting import all_of, cancelled, to_its_end
 from storlab.findings import Reported
 from storlab.layers.block.identity import refuse_another
 from storlab.layers.resources import Dir, Disk, Resource, Share
@@ -44,7 +45,6 @@ from storlab.run.trial.slices import SlicedWork, Slices
 from storlab.run.trial.subjects import subjects_of
 from storlab.run.trial.watch import Files, Watch
 from storlab.study.cells import MAIN, Cell, Load
-from storlab.waiting import all_of, cancelled, to_its_end
 from storlab.workloads.base import RunContext, Served, Workload
 
 T = TypeVar("T")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
+from storlab.base.waiting import all_of, to_its_end
 from storlab.records import kept
 from storlab.records.derive_trial import Done, derive_trials
 from storlab.records.held import HeldFolder
@@ -22,7 +23,6 @@ from storlab.run.session import Session
 from storlab.run.trial.slices import Slices
 from storlab.run.trial.trial import TrialRun
 from storlab.run.trial.watch import Watch
-from storlab.waiting import all_of, to_its_end
 
 TimeLeft = Callable[[int, list[int]], tuple[float, float] | None]
 """Of a round's number and the cells that are left in it: seconds that the run still takes, at least and at most."""

@@ -8,7 +8,8 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from storlab.grouping import grouped
+from storlab.base.text import grouped
+from storlab.base.waiting import all_of
 from storlab.layers.block.queue import TUNED, queue_folder, queue_of, sysfs
 from storlab.layers.resources import Dir, Disk, Server
 from storlab.nodes.agent import steps
@@ -19,7 +20,6 @@ from storlab.run.build import Built
 from storlab.run.recovery.journal import Journal, Pending
 from storlab.run.session import Session
 from storlab.run.trial.subjects import disks_beneath
-from storlab.waiting import all_of
 
 _PATIENCE = 30.0  # s; reading a setting hangs only with its machine
 _MOST = 64  # disks under a node's folder

@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from storlab.amounts import plural
-from storlab.errors import NodeError, NodeLost, StorlabError, TrialError, UserError
+from storlab.base.amounts import plural
+from storlab.base.errors import NodeError, NodeLost, StorlabError, TrialError, UserError
+from storlab.base.units import size_text
 from storlab.layers.attach.attachment import VirtioBlkLayer, disk_with_serial, serial_of
 from storlab.layers.resources import File
 from storlab.nodes.demands import NO_DEMANDS, Demands
@@ -19,7 +20,6 @@ from storlab.nodes.kinds.vm.kind import VmKind
 from storlab.nodes.node import Node
 from storlab.run.planning.space import available_memory
 from storlab.suites.places.place import HOLD, UDEVD, Booted, Place, SuiteGuest, loss_of, measure, set_up_suite
-from storlab.units import size_text
 
 OWN_TESTS = "/usr/local/share/storlab-suite"
 """Where the user's own tests lie in a guest."""

@@ -7,7 +7,8 @@ import socket
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from storlab.errors import MissingTool, SafetyError, StorlabError, TrialError, UserError
+from storlab.base.errors import MissingTool, SafetyError, StorlabError, TrialError, UserError
+from storlab.base.waiting import to_its_end
 from storlab.layers.block.device import refuse_changed, refuse_used
 from storlab.layers.block.identity import DeviceIdentity, identify
 from storlab.nodes.needs import Needs, lacks
@@ -16,7 +17,6 @@ from storlab.run.recovery.undoing import remove_leftovers
 from storlab.suites.adapters.zts import Zts, ZtsFile
 from storlab.suites.places.place import Booted, Place, SuiteGuest, end_survivors, measure, set_up_suite
 from storlab.suites.records.folder import Here
-from storlab.waiting import to_its_end
 
 NAME = "here"
 _LOAD = 'test -e "/sys/module/$1" || modprobe "$1"'

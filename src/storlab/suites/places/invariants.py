@@ -10,12 +10,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from storlab.errors import NodeError
+from storlab.base.errors import NodeError
+from storlab.base.text import is_whole
 from storlab.nodes.agent import steps
 from storlab.nodes.agent.steps import Done, Step
 from storlab.nodes.node import Node
 from storlab.suites.model import Leak
-from storlab.text import is_whole
 
 _MODULES = ("spl", "zfs")
 _CONFIGFS = ("nullb", "nvmet/subsystems", "nvmet/ports", "target/core", "target/iscsi", "target/loopback")

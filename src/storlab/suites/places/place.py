@@ -12,7 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from storlab.errors import StorlabError
+from storlab.base.errors import StorlabError
+from storlab.base.waiting import cancelled, to_its_end
 from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs as NodeNeeds
 from storlab.nodes.node import Node
@@ -23,7 +24,6 @@ from storlab.suites.adapters.base import Adapter, Needs
 from storlab.suites.model import Leak
 from storlab.suites.places.invariants import State, look
 from storlab.suites.records.folder import Here
-from storlab.waiting import cancelled, to_its_end
 
 UDEVD = "/lib/systemd/systemd-udevd"
 _FORKS = 40

@@ -10,8 +10,8 @@ from pathlib import Path
 import polars as pl
 from msgspec.structs import replace as with_fields
 
-from storlab.errors import UserError
-from storlab.grouping import grouped
+from storlab.base.errors import UserError
+from storlab.base.text import grouped
 from storlab.records.files import write_whole
 from storlab.suites.model import Attempt, SuiteEnvironment, test_name
 from storlab.suites.records.folder import SuiteRun, read_suite_run

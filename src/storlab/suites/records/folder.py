@@ -18,13 +18,13 @@ from typing import Self
 import msgspec
 from msgspec import Struct
 
-from storlab.errors import RecordsError
+from storlab.base.errors import RecordsError
+from storlab.base.limits import RECORD
+from storlab.base.reading import open_file, read_file
+from storlab.base.record import Count, Number, Seconds, parse_lines, read_record, to_json
+from storlab.base.text import grouped
 from storlab.findings import Reported
-from storlab.grouping import grouped
 from storlab.layers.block.identity import DeviceIdentity
-from storlab.limits import RECORD
-from storlab.reading import open_file, read_file
-from storlab.record import Count, Number, Seconds, parse_lines, read_record, to_json
 from storlab.records.files import sync_folder, write_durably
 from storlab.records.manifest import read_manifest
 from storlab.suites.adapters.check import CheckOptions

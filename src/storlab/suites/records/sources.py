@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from storlab.errors import ParseError, RecordsError, UserError
-from storlab.grouping import grouped
-from storlab.limits import RECORD
-from storlab.reading import read_file
+from storlab.base.errors import ParseError, RecordsError, UserError
+from storlab.base.limits import RECORD
+from storlab.base.reading import read_file
+from storlab.base.text import grouped
 from storlab.records.manifest import NAME as MANIFEST
 from storlab.suites.check_text import Block, read_check_log, sections
 from storlab.suites.ktap import Result, programs, read_ktap

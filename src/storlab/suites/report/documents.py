@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from storlab.grouping import grouped
+from storlab.base.text import grouped
 from storlab.report.document import (
     Block,
     Cell,

@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 
 import msgspec
 
-from storlab.errors import UserError
-from storlab.grouping import grouped
+from storlab.base.errors import UserError
+from storlab.base.text import grouped, one_line, plain
 from storlab.report.document import Block, Document, Group, Sentences, Table
 from storlab.report.formats.markdown import render_markdown
 from storlab.suites.ktap import Result, ktap_text, printed_in, read_ktap
@@ -18,7 +18,6 @@ from storlab.suites.records.folder import SuiteRun
 from storlab.suites.report.documents import run_document
 from storlab.suites.report.view import Row, View, tests_without_result, view_of
 from storlab.suites.zts_text import console_line, report, summary
-from storlab.text import one_line, plain
 
 _MOST = 50  # lines or rows of a kind; the other formats have all
 

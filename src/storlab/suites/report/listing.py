@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from storlab.grouping import grouped
+from storlab.base.text import grouped
 from storlab.report.language.format import duration, plural
 from storlab.suites.history import Past, PastTest
 from storlab.suites.model import Expectations, Group, Suite, report_name, test_name

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from storlab.errors import CommandFailed, NodeError, NodeLost, StorlabError, TooMuch
+from storlab.base.errors import CommandFailed, NodeError, NodeLost, StorlabError, TooMuch
 from storlab.nodes.process import Exit, Process
 from storlab.run.observer import Interrupts
 from storlab.suites.adapters.base import Adapter

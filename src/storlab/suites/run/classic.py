@@ -10,7 +10,7 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
-from storlab.errors import UserError
+from storlab.base.errors import UserError
 from storlab.suites.groups import inside
 from storlab.suites.model import Attempt, Group, Outcome, report_name
 from storlab.suites.originals import output_folder

@@ -14,12 +14,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from storlab.errors import StorlabError
+from storlab.base.errors import StorlabError
+from storlab.base.reading import is_elf
+from storlab.base.waiting import cancelled
 from storlab.nodes.node import Node
 from storlab.nodes.terminal import shell_on
-from storlab.reading import is_elf
 from storlab.suites.places.place import HOLD, SuiteGuest
-from storlab.waiting import cancelled
 
 _HELD = 'read -r line < "$1/held"'
 _RELEASE = 'echo > "$1/released"'

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
-from storlab.errors import TooMuch
+from storlab.base.errors import TooMuch
 from storlab.nodes.agent import steps
 from storlab.nodes.answers import files_below
 from storlab.nodes.node import Node

@@ -13,10 +13,10 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from storlab.errors import Problem, StudyError, UserError
+from storlab.base.errors import Problem, StudyError, UserError
+from storlab.base.reach import FOLDER
+from storlab.base.reading import read_file
 from storlab.model import Model
-from storlab.reach import FOLDER
-from storlab.reading import read_file
 from storlab.run.permissions import NO_PERMISSIONS, Permissions, Want
 from storlab.study.messages import explain
 from storlab.study.toml_text import line_of, positions, read_toml

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace as with_fields
 
-from storlab.errors import NodeError, StorlabError
+from storlab.base.errors import NodeError, StorlabError
 from storlab.suites.groups import inside
 from storlab.suites.model import LOST, Attempt, Group, Leak, Outcome, Role, Script
 from storlab.suites.places.invariants import Watchman, look

@@ -10,7 +10,7 @@ from itertools import zip_longest
 from pathlib import Path
 from random import Random
 
-from storlab.errors import ParseError, UserError
+from storlab.base.errors import ParseError, UserError
 from storlab.run.permissions import NO_PERMISSIONS, Permissions
 from storlab.suites.adapters.base import Adapter
 from storlab.suites.adapters.check import Check, CheckFile

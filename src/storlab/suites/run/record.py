@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from storlab.record import to_json
+from storlab.base.record import to_json
 from storlab.records.files import write_durably
 from storlab.records.manifest import node_facts
 from storlab.suites.model import Attempt, SuiteEnvironment

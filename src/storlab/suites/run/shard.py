@@ -6,13 +6,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from storlab.amounts import plural
-from storlab.errors import StorlabError, UserError
+from storlab.base.amounts import plural
+from storlab.base.errors import StorlabError, UserError
+from storlab.base.waiting import all_of
 from storlab.suites.model import Group
 from storlab.suites.places.place import GuestLost, Spare, SuiteGuest
 from storlab.suites.run.attempt import Terms
 from storlab.suites.run.part import Part
-from storlab.waiting import all_of
 
 _BOOTS = 3  # tries to get a guest, one after another, before a part of the run is given up
 

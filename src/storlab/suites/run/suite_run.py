@@ -14,7 +14,8 @@ from pathlib import Path
 from msgspec.structs import replace as with_fields
 from pydantic import ValidationError
 
-from storlab.errors import MissingTool, StorlabError, UserError
+from storlab.base.errors import MissingTool, StorlabError, UserError
+from storlab.base.waiting import to_its_end
 from storlab.nodes.kinds.vm.kind import VmKind
 from storlab.records.held import new_run_folder
 from storlab.records.manifest import Manifest, write_manifest
@@ -50,7 +51,6 @@ from storlab.suites.run.plan import Asked, Found, find_suite, lacking_programs, 
 from storlab.suites.run.wants import refuse_other_machine, refuse_unpermitted, wants_of_run
 from storlab.suites.selection import remaining, select
 from storlab.version import __version__
-from storlab.waiting import to_its_end
 
 # A guest that a debugger has stopped is silent; without KASLR, symbols are where the kernel's file has them.
 _DEBUGGED = {"gdb": True, "kernel_args": "nokaslr", "silence": "30d"}

@@ -10,8 +10,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from storlab.errors import Problem, UserError
-from storlab.reach import Found, Key, reaching
+from storlab.base.errors import Problem, UserError
+from storlab.base.reach import Found, Key, reaching
 from storlab.run.permissions import Permissions, Want, each_once, refuse, unpermitted, want_of
 from storlab.study.toml_text import line_of
 from storlab.suites.bisect import Plan

@@ -20,13 +20,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
+from storlab.base.text import is_whole, printable
+from storlab.base.units import shown
 from storlab.measurements import Measurements, metric_frame
-from storlab.text import is_whole, printable
 from storlab.tools.bonnie.run import CREATE, IN_BYTES, OUTPUT, TESTS, BonnieRun, declared
 from storlab.tools.importer import Part
 from storlab.tools.passed_on import TextImporter
-from storlab.units import shown
 
 _RATE = r"(?:\d+(?:\.\d+)?[kmgt]?|\++)"
 _CELL = re.compile(rf"({_RATE})\s+(\d+|\++)")

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
+from storlab.base.units import shown
 from storlab.metrics import MetricSpec, Value
-from storlab.units import shown
 
 OUTPUT = {
     "putc": "write.char",

@@ -19,10 +19,10 @@ from typing import ClassVar
 
 import polars as pl
 
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
+from storlab.base.text import printable
 from storlab.measurements import HISTOGRAM_COLUMNS, SERIES_COLUMNS, Measurements, metric_frame
 from storlab.metrics import Value
-from storlab.text import printable
 from storlab.tools.elbencho.phases import (
     SYNCED,
     Bin,

@@ -13,10 +13,10 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from itertools import pairwise
 
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
+from storlab.base.text import first, is_whole, printable
+from storlab.base.units import size_text
 from storlab.metrics import MetricSpec, Specs, Value
-from storlab.text import first, is_whole, printable
-from storlab.units import size_text
 
 _NAMES = {
     "MKDIRS": "dirs.create",

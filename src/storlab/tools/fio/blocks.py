@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
 
 Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 MOST_OPERATIONS = 1 << 53

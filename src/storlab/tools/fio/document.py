@@ -16,8 +16,8 @@ from typing import TypeVar
 
 import msgspec
 
-from storlab.errors import ParseError
-from storlab.text import first
+from storlab.base.errors import ParseError
+from storlab.base.text import first
 from storlab.tools.fio.blocks import DECODER, DirectionBlock, JobBlock, OfServers, Root, current
 
 KEY = re.compile(rb'"fio version\\{0,15}"\s{0,9}:')

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
 from storlab.measurements import HISTOGRAM_COLUMNS, SERIES_COLUMNS, Measurements, empty, merge_histograms
 from storlab.metrics import PERCENTILES, percentile_name
 from storlab.percentiles import Floats, Ints, edges_at, ranked

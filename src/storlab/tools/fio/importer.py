@@ -18,10 +18,9 @@ from typing import Any, ClassVar
 
 import polars as pl
 
-from storlab.errors import ParseError
-from storlab.grouping import grouped
+from storlab.base.errors import ParseError
+from storlab.base.text import grouped, printable
 from storlab.measurements import Measurements, metric_frame
-from storlab.text import printable
 from storlab.tools.fio.declared import declared
 from storlab.tools.fio.document import KEY, Document, NoJson, read_documents
 from storlab.tools.fio.histogram import PACKED_HISTOGRAMS, read_histogram_logs, with_histogram_logs

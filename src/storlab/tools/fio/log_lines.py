@@ -18,9 +18,9 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
+from storlab.base.reading import open_file
 from storlab.percentiles import Ints
-from storlab.reading import open_file
 
 LONGEST = 100 * 86_400_000
 """ms; the longest time that is taken for one since the run began. Unix time is far beyond."""

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
 from storlab.tools.fio.blocks import NO_LATENCY, DirectionBlock, JobBlock, Root, SyncBlock, untold
 from storlab.tools.fio.document import Document
 from storlab.tools.fio.normal_lines import INSTEAD, Figures, NormalJob, Run, Told, Way, runs_in

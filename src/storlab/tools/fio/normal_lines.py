@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
+from storlab.base.units import size_text
 from storlab.tools.fio.blocks import Latency, Samples, SteadyBlock
-from storlab.units import size_text
 
 _TOLD = re.compile(
     r"(?P<name>.+): \(g=(?P<group>\d{1,9})\): rw=(?P<rw>\w+), bs=(?P<bs>.*?), ioengine=(?P<ioengine>[\w:./-]+), "

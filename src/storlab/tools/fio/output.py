@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from storlab.errors import CommandFailed, DiskFull, ParseError
+from storlab.base.errors import CommandFailed, DiskFull, ParseError
 from storlab.measurements import SERIES_COLUMNS, Measurements, empty, metric_frame
 from storlab.tools.fio import histogram
 from storlab.tools.fio import metrics as fio_metrics

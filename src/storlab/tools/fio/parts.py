@@ -11,10 +11,10 @@ from pathlib import PurePosixPath
 
 import polars as pl
 
-from storlab.errors import ParseError
-from storlab.grouping import grouped
+from storlab.base.errors import ParseError
+from storlab.base.text import grouped, printable
+from storlab.base.units import parse_size, size_text
 from storlab.measurements import Measurements
-from storlab.text import printable
 from storlab.tools.fio.blocks import DirectionBlock, JobBlock, Root
 from storlab.tools.fio.declared import declared
 from storlab.tools.fio.document import Document
@@ -22,7 +22,6 @@ from storlab.tools.fio.metrics import Job, percentiles_of
 from storlab.tools.fio.normal_lines import told_of
 from storlab.tools.fio.output import Report, failure, frames, has_total, report_by_group, said_together, unique_names
 from storlab.tools.importer import Part
-from storlab.units import parse_size, size_text
 
 _ALIASES = {"blocksize": "bs", "readwrite": "rw", "iodepth_batch_submit": "iodepth_batch", "thread_count": "numjobs"}
 _DEFAULTS = {"rw": "read", "bs": "4k", "ioengine": "psync", "iodepth": "1", "numjobs": "1", "direct": "0"}

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
 from storlab.metrics import MetricSpec, Specs, Value, specs_of
 from storlab.tools.fio.declared import METRICS, declared, wanted_percentiles
 

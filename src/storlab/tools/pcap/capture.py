@@ -17,7 +17,7 @@ from typing import Annotated, BinaryIO
 
 import msgspec
 
-from storlab.errors import MissingTool, ParseError
+from storlab.base.errors import MissingTool, ParseError
 
 # What ``storlab-agent pcap`` prints: one JSON document, as ``docs/reference/pcap-output.md`` describes it.
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
-from storlab.agent_binary import agent_path
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
+from storlab.base.programs import agent_path
+from storlab.base.text import printable
 from storlab.metrics import MetricSpec, Value, by_name, latencies, percentile_name
-from storlab.text import printable
 from storlab.tools.importer import Deferred, Importer, Part
 from storlab.tools.pcap.capture import BINS, Capture, Direction, Talk, read_capture
 

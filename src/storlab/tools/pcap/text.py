@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import BinaryIO
 
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
 
 MAGIC = b"storlab-segments"
 """What records begin with (``agent/src/pcap/input.rs``)."""

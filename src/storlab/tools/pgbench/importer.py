@@ -21,11 +21,11 @@ from typing import Any, ClassVar
 
 import polars as pl
 
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
+from storlab.base.reading import read_file
+from storlab.base.text import first, printable
 from storlab.measurements import SERIES_COLUMNS, Measurements, empty, metric_frame
 from storlab.metrics import Value
-from storlab.reading import read_file
-from storlab.text import first, printable
 from storlab.tools.importer import Part
 from storlab.tools.passed_on import TextImporter, read_passed_on
 from storlab.tools.pgbench.log import METRICS, Log, is_log, read_log

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import polars as pl
 
-from storlab.grouping import grouped
+from storlab.base.text import grouped
 from storlab.measurements import HISTOGRAM_COLUMNS
 
 Test = Literal["oltp", "fileio", "events"]

@@ -9,9 +9,9 @@ from typing import ClassVar
 import numpy as np
 import polars as pl
 
+from storlab.base.text import printable
 from storlab.measurements import SERIES_COLUMNS, Measurements, empty, metric_frame
 from storlab.metrics import MetricSpec, Value, by_name, latencies
-from storlab.text import printable
 from storlab.tools.importer import Part
 from storlab.tools.passed_on import TextImporter
 from storlab.tools.sysbench.blocks import Test

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from storlab.errors import ParseError
-from storlab.text import first
+from storlab.base.errors import ParseError
+from storlab.base.text import first
 from storlab.tools.sysbench.blocks import (
     BEGIN,
     LONGEST,

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, get_args
 
-from storlab.errors import UserError
+from storlab.base.errors import UserError
+from storlab.base.units import shown
 from storlab.metrics import Better
-from storlab.units import shown
 
 _KIB = 1024.0
 _TIMES = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}

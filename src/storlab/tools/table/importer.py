@@ -20,8 +20,9 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 
-from storlab.errors import ParseError, UserError
-from storlab.limits import IMPORTED_ROWS
+from storlab.base.errors import ParseError, UserError
+from storlab.base.limits import IMPORTED_ROWS
+from storlab.base.units import shown
 from storlab.measurements import SERIES_COLUMNS, Measurements, metric_frame
 from storlab.metrics import Value, declared_by
 from storlab.tools.importer import Importer, Part
@@ -38,7 +39,6 @@ from storlab.tools.table.columns import (
     mapping_of,
     plain,
 )
-from storlab.units import shown
 
 _LONGEST = 63
 _SEVERAL = 5  # of many lines, those that are named

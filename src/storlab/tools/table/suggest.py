@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
 from storlab.tools.kinds import HEAD
 from storlab.tools.table.columns import (
     better_of,

@@ -17,9 +17,9 @@ from typing import ClassVar
 
 import polars as pl
 
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
+from storlab.base.text import is_whole, printable
 from storlab.measurements import SERIES_COLUMNS, Measurements, metric_frame
-from storlab.text import is_whole, printable
 from storlab.tools.importer import Part
 from storlab.tools.passed_on import TextImporter
 from storlab.tools.vdbench.runs import METRICS, OPERATIONS, Run, clock, is_flatfile, read_flatfile

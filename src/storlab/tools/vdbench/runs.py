@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
 
-from storlab.errors import ParseError
+from storlab.base.errors import ParseError
+from storlab.base.text import printable
 from storlab.metrics import MetricSpec, Value, by_name, latencies
-from storlab.text import printable
 
 Numbers = Mapping[str, float]
 """Metric → its number in base units."""

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
+from storlab.base.units import Size, parse_size
 from storlab.metrics import MetricSpec, by_name, latencies
 from storlab.model import Model
-from storlab.units import Size, parse_size
 from storlab.workloads.base import ELAPSED, OptionError
 
 # Metrics of the workload ``files``, declared: of each phase, and of the calls that creating a file is made of.

@@ -10,11 +10,11 @@ from typing import Annotated, Literal
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from storlab.errors import CommandFailed, DiskFull, ParseError
+from storlab.base.errors import CommandFailed, DiskFull, ParseError
+from storlab.base.units import shown
 from storlab.measurements import HISTOGRAM_COLUMNS, SERIES_COLUMNS, Measurements, metric_frame
 from storlab.metrics import Value, percentile_name
 from storlab.percentiles import percentiles_of_each
-from storlab.units import shown
 from storlab.workloads.base import bytes_of, elapsed_values, read_exit, unfinished
 from storlab.workloads.files.options import CALLS, DURABLE, METRICS, syncfs
 

@@ -19,11 +19,11 @@ from typing import Any, ClassVar, Literal, Self
 import orjson
 from pydantic import Field, model_validator
 
+from storlab.base.units import Duration, Size, size_text
 from storlab.layers.resources import Dir, Resource
 from storlab.measurements import Measurements
 from storlab.metrics import MetricSpec
 from storlab.nodes.needs import Needs
-from storlab.units import Duration, Size, size_text
 from storlab.workloads.base import Launch, OptionError, RunContext, Work, Workload
 from storlab.workloads.files.options import Directories, Fsync, Sizes, check_directories, declared
 from storlab.workloads.files.report import raise_failure, read_results

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from storlab.text import is_whole
-from storlab.units import parse_size
+from storlab.base.text import is_whole
+from storlab.base.units import parse_size
 from storlab.workloads.fio import options as fio_options
 from storlab.workloads.fio.options import Job, Option, Sections
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Annotated
 
-from storlab import reach
-from storlab.text import is_whole
+from storlab.base import reach
+from storlab.base.text import is_whole
+from storlab.base.units import parse_duration, parse_size
 from storlab.tools.fio.declared import DIRECTIONS, OPERATIONS
-from storlab.units import parse_duration, parse_size
 from storlab.workloads.base import OptionError, ReadInput, Work
 
 _Text = Annotated[str, reach.options_of("fio")]

@@ -10,10 +10,10 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 
-from storlab.allowed import allowed
-from storlab.errors import UserError
+from storlab.base.allowed import allowed
+from storlab.base.errors import UserError
+from storlab.base.units import shown
 from storlab.nodes.node import Node
-from storlab.units import shown
 from storlab.workloads.base import OptionError
 from storlab.workloads.fio.options import INCLUDE, TARGET, Job, Options, jobs_of, plain, section, sections_of, text
 

@@ -9,12 +9,11 @@ from pathlib import Path
 
 import polars as pl
 
-from storlab.errors import CommandFailed, ParseError, TrialError
-from storlab.grouping import grouped
+from storlab.base.errors import CommandFailed, ParseError, TrialError
+from storlab.base.text import grouped, is_whole
 from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import Value
 from storlab.nodes.process import ExitRecord
-from storlab.text import is_whole
 from storlab.tools.fio.declared import METRICS
 from storlab.tools.fio.histogram import PACKED_HISTOGRAMS, read_histogram_logs, with_histogram_logs
 from storlab.tools.fio.log_lines import AT_ONCE, IS_PACKED, Phases, packed_logs

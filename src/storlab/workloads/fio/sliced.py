@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from storlab.errors import CommandFailed
+from storlab.base.errors import CommandFailed
 from storlab.workloads.base import Turns
 from storlab.workloads.fio.options import Job, Option, Sections, directions, plain, text
 

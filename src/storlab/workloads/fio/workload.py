@@ -13,15 +13,15 @@ from typing import ClassVar, Self
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
-from storlab.errors import Unsupported, UserError
+from storlab.base.errors import Unsupported, UserError
+from storlab.base.reach import LIBRARY, READS_FILE, Beside, Found, OwnName, Reach
+from storlab.base.text import is_whole
 from storlab.layers.resources import Dir, Disk, Resource
 from storlab.measurements import Measurements
 from storlab.metrics import MetricSpec
 from storlab.nodes.answers import files_below
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.reach import LIBRARY, READS_FILE, Beside, Found, OwnName, Reach
-from storlab.text import is_whole
 from storlab.tools.fio.declared import declared, wanted_percentiles
 from storlab.workloads.base import Launch, OptionError, ReadInput, RunContext, Work, Workload
 from storlab.workloads.fio import options as fio_options

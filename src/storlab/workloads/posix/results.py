@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from storlab.errors import CommandFailed, ParseError, TimedOut
+from storlab.base.errors import CommandFailed, ParseError, TimedOut
 from storlab.measurements import CHECK_COLUMNS, Measurements, metric_frame
 from storlab.nodes.process import ExitRecord, telling
 from storlab.workloads.base import bytes_of, elapsed_values, read_exit

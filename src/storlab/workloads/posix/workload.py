@@ -16,15 +16,15 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from storlab.errors import UserError
+from storlab.base.errors import UserError
+from storlab.base.reach import Choice, Reach
+from storlab.base.units import Duration, shown
 from storlab.layers.resources import Dir, Resource
 from storlab.measurements import Measurements
 from storlab.metrics import MetricSpec
 from storlab.model import Model
 from storlab.nodes.needs import Needs, together
 from storlab.nodes.node import Node
-from storlab.reach import Choice, Reach
-from storlab.units import Duration, shown
 from storlab.workloads.base import ELAPSED, Launch, OptionError, RunContext, Workload
 from storlab.workloads.posix.checks.pjdfstest import PREFIX
 

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from storlab.errors import NodeError, StorlabError
+from storlab.base.errors import NodeError, StorlabError
 from storlab.nodes.console import console_text, killed_for_memory, panic
 from storlab.nodes.process import Process, telling
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import orjson
 
-from storlab.agent_binary import agent_path
-from storlab.errors import Unsupported
+from storlab.base.errors import Unsupported
+from storlab.base.programs import agent_path
 from storlab.images.image import Image
 from storlab.nodes.demands import NO_DEVICES, Devices, escaped
 from storlab.nodes.kinds.vm import shared_copy

@@ -15,17 +15,16 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from storlab.errors import MissingTool, RecordsError, UserError
-from storlab.grouping import grouped
+from storlab.base.errors import MissingTool, RecordsError, UserError
+from storlab.base.programs import unused_user
+from storlab.base.record import read_record, to_json
+from storlab.base.text import grouped, one_line
+from storlab.base.units import shown
 from storlab.images.cache import storlab_cache
 from storlab.images.image import Image
 from storlab.nodes.console import panic
 from storlab.nodes.kinds.vm.hardware import QEMU
 from storlab.nodes.node import Node
-from storlab.record import read_record, to_json
-from storlab.text import one_line
-from storlab.units import shown
-from storlab.unused_users import unused_user
 
 Accelerator = Literal["kvm", "tcg"]
 

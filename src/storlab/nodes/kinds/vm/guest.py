@@ -18,7 +18,8 @@ from typing import Any
 
 from qemu.qmp import QMPClient
 
-from storlab.errors import NodeError, NodeLost
+from storlab.base.errors import NodeError, NodeLost
+from storlab.base.waiting import cancelled, to_its_end
 from storlab.images.cache import lock_file, storlab_cache
 from storlab.nodes.agent import steps
 from storlab.nodes.agent.connection import Connection
@@ -32,7 +33,6 @@ from storlab.nodes.kinds.vm.qmp import Handover, execute, hang_up, ignore_shared
 from storlab.nodes.network import CARD, PREFIX
 from storlab.nodes.node import Node
 from storlab.nodes.process import Process
-from storlab.waiting import cancelled, to_its_end
 
 MAGIC = b"storlab-renew/1\n"
 ENTROPY = 64  # bytes

@@ -8,12 +8,12 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, Strict, ValidationInfo, field_validator, model_validator
 
-from storlab.allowed import NotAllowed, allowed
+from storlab.base.allowed import NotAllowed, allowed
+from storlab.base.reach import READS_FILE, Found, InGuest, Program, Reach, ReadsFile, options_of, path_from
+from storlab.base.units import Duration, GuestMemory, shown
 from storlab.images.recipe import series_of
 from storlab.model import Model
 from storlab.nodes.needs import Numbers
-from storlab.reach import READS_FILE, Found, InGuest, Program, Reach, ReadsFile, options_of, path_from
-from storlab.units import Duration, GuestMemory, shown
 
 QEMU = "qemu-system-x86_64"
 _INSTALLED = "installed"

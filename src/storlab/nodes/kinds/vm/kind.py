@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from storlab.agent_binary import agent_path
-from storlab.errors import NodeError, UserError
-from storlab.extras import need_extra
+from storlab.base.errors import NodeError, UserError
+from storlab.base.programs import agent_path, need_extra
+from storlab.base.units import size_text
 from storlab.images.cache import storlab_cache
 from storlab.images.image import (
     Image,
@@ -47,7 +47,6 @@ from storlab.nodes.network import UPLINK_UNDOES, remove_network
 from storlab.nodes.node import Node
 from storlab.nodes.raw_folders import make_raw_folder
 from storlab.nodes.shaping.apply import SHAPING_UNDOES
-from storlab.units import size_text
 
 if TYPE_CHECKING:
     from storlab.nodes.kinds.vm.guest import Guest

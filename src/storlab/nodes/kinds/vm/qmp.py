@@ -15,7 +15,7 @@ from typing import Any
 
 from qemu.qmp import ExecuteError, QMPClient, QMPError
 
-from storlab.errors import NodeError
+from storlab.base.errors import NodeError
 
 _POLL = 0.01  # s
 _START = 30.0  # s, for QEMU to open its monitor, on a machine that starts many at once

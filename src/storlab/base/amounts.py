@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from fractions import Fraction
 
-from storlab.text import printable
+from storlab.base.text import printable
 
 MAX_SIZE = 2**63 - 1
 """Bytes: the largest offset that Linux knows."""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
-from storlab.amounts import (
+from storlab.base.amounts import (
     MAX_DURATION,
     MAX_SIZE,
     parse_duration,

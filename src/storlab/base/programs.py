@@ -1,14 +1,22 @@
-"""Where the agent's executable lies on the controller."""
+"""Programs: the agent's, where others are looked for, libraries that are extras, and users that nobody else is.
+
+Debian keeps mkfs, losetup and their kind off an ordinary user's PATH. ``pyproject.toml`` lists what each extra
+installs. Numbers of users are those that nothing gives away: see UIDS-GIDS.md of systemd.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
+import pwd
+import secrets
+from importlib.util import find_spec
 from pathlib import Path
 
-from storlab.errors import MissingTool
+from storlab.base.errors import MissingTool
 
-_PACKAGE = Path(__file__).resolve().parent
+_PACKAGE = Path(__file__).resolve().parents[1]
 _CHECKOUT = _PACKAGE.parents[1]
 
 
@@ -74,3 +82,53 @@ def agent_remedy() -> str:
     if (_CHECKOUT / "agent" / "Cargo.toml").is_file():
         return f"run `make agent` in {_CHECKOUT} (it needs Rust)"
     return f"install Storlab again from its wheel for {platform.machine()}, which has one"
+
+
+ADMINISTRATION = ("/usr/local/sbin", "/usr/sbin", "/sbin")
+
+
+def search_path(*more: str) -> str:
+    """The user's PATH, then the folders of administration as far as they are not in it, then ``more``."""
+    own = os.environ.get("PATH") or os.defpath
+    return os.pathsep.join(dict.fromkeys([*own.split(os.pathsep), *ADMINISTRATION, *more]))
+
+
+MODULES = {
+    "charts": ("altair", "vl_convert"),
+    "vm": ("qemu",),
+}
+"""Extra → modules that are all there where it is installed."""
+
+
+def has_extra(extra: str) -> bool:
+    """Whether it is installed. Imports nothing."""
+    return all(find_spec(module) is not None for module in MODULES[extra])
+
+
+def lacking(extra: str, feature: str) -> str:
+    """What to install for ``feature``, which begins the sentence, in the plural: "charts"."""
+    return f"{feature} need Storlab's extra `{extra}`: install it again as `storlab[{extra}]`, or as `storlab[all]`"
+
+
+def need_extra(extra: str, feature: str) -> None:
+    """Raises ``MissingTool`` unless it is installed."""
+    if not has_extra(extra):
+        raise MissingTool(lacking(extra, feature))
+
+
+_FIRST, _COUNT = 0x70000000, 0x10000000  # which nothing gives away
+
+
+def unused_user() -> int:
+    """One, drawn from more than two hundred million."""
+    while True:
+        user = _FIRST + secrets.randbelow(_COUNT)
+        try:
+            pwd.getpwuid(user)
+        except KeyError:
+            return user
+
+
+def user_by(text: str) -> int:
+    """One that is always the same for the same text."""
+    return _FIRST + int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") % _COUNT

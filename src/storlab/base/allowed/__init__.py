@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from storlab.amounts import shown
+from storlab.base.amounts import shown
 
 Value = bool | int | float | str
 

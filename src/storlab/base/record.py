@@ -13,9 +13,9 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from storlab.errors import ParseError, RecordsError
-from storlab.limits import RECORD
-from storlab.reading import read_file
+from storlab.base.errors import ParseError, RecordsError
+from storlab.base.limits import RECORD
+from storlab.base.reading import read_file
 
 Number = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
 """Of a trial, a round or a cell: they count from 1."""

@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from storlab.grouping import alike, grouped
+from storlab.base.text import alike, grouped
 
 
 class StorlabError(Exception):

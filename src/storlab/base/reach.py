@@ -25,7 +25,7 @@ from typing import (
 from pydantic import AfterValidator, BaseModel, ValidationInfo
 from pydantic.fields import FieldInfo
 
-from storlab.permission_words import Word
+from storlab.base.permission_words import Word
 
 Key = tuple[str | int, ...]
 """Where a value stands below its model."""

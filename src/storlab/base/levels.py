@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from storlab.amounts import parse_duration, parse_size, shown
+from storlab.base.amounts import parse_duration, parse_size, shown
 
 LEAST = 3
 """Two numbers are one pair, which is a question; from three on they are a course."""

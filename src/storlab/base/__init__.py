@@ -1,0 +1,1 @@
+"""The ground floor: what all others use, and what knows of none of them."""
