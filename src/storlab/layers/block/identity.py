@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from msgspec import Meta, Struct
@@ -19,6 +19,9 @@ from storlab.base.record import Count
 from storlab.layers.resources import Disk
 from storlab.nodes.node import Node
 from storlab.nodes.privileges import on_device
+
+if TYPE_CHECKING:
+    from storlab.nodes.node import Node
 
 _Text = Annotated[str, msgspec.Meta(max_length=4096)]
 _Number = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,10}:[0-9]{1,10}$")]
@@ -198,6 +201,7 @@ async def own_signatures(
 
 
 async def _listing(node: Node, device: str) -> bytes:
+
     return (await on_device(node, device).run(["wipefs", "--no-act", "--json", device], check=False)).stdout
 
 
