@@ -17,8 +17,6 @@ from storlab.base.amounts import size_text
 from storlab.base.errors import SafetyError, StorlabError, UserError
 from storlab.base.record import Count
 from storlab.layers.resources import Disk
-from storlab.nodes.node import Node
-from storlab.nodes.privileges import on_device
 
 if TYPE_CHECKING:
     from storlab.nodes.node import Node
