@@ -199,6 +199,7 @@ async def own_signatures(
 
 
 async def _listing(node: Node, device: str) -> bytes:
+    from storlab.nodes.privileges import on_device  # with nodes and asyncio, which who reads a run need not load
 
     return (await on_device(node, device).run(["wipefs", "--no-act", "--json", device], check=False)).stdout
 
