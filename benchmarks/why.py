@@ -35,7 +35,7 @@ from storlab.analysis.summary import Difference
 from storlab.analysis.watched import named, paired
 from storlab.records.derive import tables_of
 from storlab.records.run_folder import RunFolder
-from storlab.run.planning.design import design_of_run
+from storlab.run.planning.recorded import design_of_run
 
 FIRST = 3
 SEED = 20_261_123

@@ -168,7 +168,7 @@ def _data(name: str, run: RunFolder, tables: Tables, hosts: Mapping[Host, str]) 
     import polars as pl
 
     from storlab.analysis.runs.merged_runs import RunData
-    from storlab.run.planning.design import design_of_run
+    from storlab.run.planning.recorded import design_of_run
 
     boots = ({node.machine for node in record.nodes.values()} for record in tables.records)
     machine = [" ".join(sorted(each)) for each in boots]  # those of the machines that took part, as one name

@@ -27,7 +27,7 @@ def report(
     from storlab.cli.reporting import report_input, write_html
     from storlab.records.derive import tables_of
     from storlab.records.run_folder import RunFolder
-    from storlab.run.planning.design import summary_of_run
+    from storlab.run.planning.recorded import summary_of_run
 
     chosen = find("full text" if full and format_ == "text" else format_, (*REPORTS, PRINTED, *PUBLISHED, FULL))
     run = RunFolder.open(folder)
@@ -75,7 +75,7 @@ def merge(
     from storlab.records.derive import tables_of
     from storlab.records.files import write_durably
     from storlab.run.merging import merge_runs
-    from storlab.run.planning.design import summary_of_run
+    from storlab.run.planning.recorded import summary_of_run
 
     found = merge_runs(runs, out)
     tables = tables_of(found.run)

@@ -11,16 +11,14 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, Protocol
 
 import orjson
 
 from storlab.layers.base import Crossing, Keep, Layer
+from storlab.nodes.shaping.keys import Network
 from storlab.study.chains import Chain, Link, node_names, node_specs
-from storlab.study.schema import HOST
-
-if TYPE_CHECKING:
-    from storlab.study.cells import Cell
+from storlab.study.schema import HOST, NodeGroup
 
 SERVED = ("Export", "Share", "Server")
 """Resources that are offered to other nodes, by their kinds."""
@@ -74,6 +72,24 @@ class Unit:
     def crossing(self) -> Chain | None:
         """The chain that comes to its node with the first of these layers."""
         return self.chain if self.links and isinstance(self.links[0].layer, Crossing) else None
+
+
+class Cell(Protocol):
+    """What a layout is of, as ``storlab.study.cells`` has it."""
+
+    @property
+    def chains(self) -> tuple[Chain, ...]: ...
+    @property
+    def nodes(self) -> Mapping[str, NodeGroup]: ...
+    @property
+    def network(self) -> Network | None: ...
+    @property
+    def units(self) -> tuple[Unit, ...]: ...
+    def chain(self, group: str, name: str = ...) -> Chain | None: ...
+    def continued(self, chain: Chain) -> Chain | None: ...
+    def networked(self, group: str) -> bool: ...
+    def shaped(self, group: str) -> bool: ...
+    def node_names(self) -> Iterator[tuple[str, str]]: ...
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
+
+from pydantic import BaseModel
 
 from storlab.base.units import shown, size_text
 from storlab.layers.base import Crossing, Layer
@@ -20,21 +22,28 @@ from storlab.study.chains import MAIN, Chain, ChainError, Chains, Declared, down
 from storlab.study.machines import hosts_of, read_machines
 from storlab.study.messages import unknown
 from storlab.study.schema import HOST, NodeGroup
+from storlab.study.substitution import Substitution
 from storlab.study.toml_text import Path
 from storlab.workloads.base import ReadInput
 
-if TYPE_CHECKING:
-    from storlab.study.read_cells import CellReader
-
 Accepted = Mapping[tuple[str, str], Sequence[tuple[type[Resource], ...]]]
 """The resources that each workload on a chain can use."""
+
+
+class Reader(Protocol):
+    """What reading stacks needs of the reader of the cell; both of its methods report what is wrong."""
+
+    substitution: Substitution
+
+    def problem(self, path: Path, message: str) -> None: ...
+    def model(self, cls: type[BaseModel], tree: Any, path: Path) -> Any: ...
 
 
 @dataclass
 class StackReader:
     """Reads all stacks of one cell."""
 
-    cell: CellReader
+    cell: Reader
     raw: Mapping[str, Any]
     groups: Mapping[str, NodeGroup]
     words: Mapping[Path, Collection[str]]  # in braces, of the trial's own commands

@@ -172,7 +172,7 @@ def _report(folder: Path, size: str) -> None:
     from storlab.cli.reporting import report_input, show_and_write
     from storlab.records.derive import tables_of
     from storlab.records.run_folder import RunFolder
-    from storlab.run.planning.design import summary_of_run
+    from storlab.run.planning.recorded import summary_of_run
 
     run = RunFolder.open(folder)
     tables = tables_of(run)

@@ -334,7 +334,7 @@ def ended(seen: Seen, watched: Watched, *, json: bool, allow_undecided: bool) ->
     from storlab.records.derive import tables_of
     from storlab.records.run_folder import RunFolder
     from storlab.run.executor import Outcome
-    from storlab.run.planning.design import summary_of_run
+    from storlab.run.planning.recorded import summary_of_run
 
     run = RunFolder.open(watched.results[watched.run])
     tables = tables_of(run)

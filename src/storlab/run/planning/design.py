@@ -12,12 +12,9 @@ from storlab.analysis.stopping import CURVE_PRECISION, Rule, Until
 from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Summary
 from storlab.analysis.unequal import KERNEL, Seen
-from storlab.base.levels import is_sweep, names_load
 from storlab.findings import AnyFinding, Reported
 from storlab.findings.answers import ClaimUnanswered
-from storlab.findings.runs import Interrupted
 from storlab.layers.block.queue import QUEUE
-from storlab.records.manifest import Manifest
 from storlab.records.manifest import Rest as RecordedRest
 from storlab.records.tables import Tables
 from storlab.run.limits import NO_LIMITS, Limits, precision_of
@@ -79,7 +76,7 @@ def hosts_of_all(groups: Mapping[str, NodeGroup]) -> tuple[str, ...]:
 def _silent(study: Study, comparisons: Sequence[CompareSpec]) -> frozenset[tuple[int, str]]:
     if len(study.factors) < 2:  # there are no combinations
         return frozenset()
-    from storlab.run.planning.metrics import silent  # loads all loads and probes
+    from storlab.run.planning.yields import silent  # loads all loads and probes
 
     names = [study.model.primary, *(name for spec in comparisons for name in spec.metrics or ())]
     claimed = [claim.metric for claim in study.model.claim if claim.metric is not None]
@@ -191,42 +188,3 @@ def rule_of(study: Study, rounds: tuple[int, int], limits: Limits = NO_LIMITS) -
 def compares(study: Study) -> bool:
     design = design_of(study)
     return any(design.pairs(spec) for spec in design.planned())
-
-
-def summary_of_run(manifest: Manifest, tables: Tables) -> Summary:
-    return summary_of(design_of_run(manifest, tables), tables, ended=True)
-
-
-def design_of_run(manifest: Manifest, tables: Tables) -> Design:
-    imported = manifest.imported
-    if imported is None:
-        stopped = manifest.stopped or Interrupted("goes on")
-        warnings, emulated = tables.warnings(), manifest.emulated
-        limits = Limits(manifest.gates, optional=manifest.optional)
-        design = design_of(_asked_by(manifest), stopped, warnings, limits, manifest.rests, emulated)
-        return replace(design, declared=tables.declared())
-    swept = [name for name, labels in imported.factors.items() if is_sweep(labels)]
-    loading = [name for name in swept if names_load(name)]
-    return Design(
-        title=manifest.title,
-        primary=imported.primary,
-        factors=imported.factors,
-        cells=imported.cells,
-        comparisons=(CompareSpec(imported.compared),) if imported.turns else (),
-        compared=bool(imported.turns),
-        sweeps=tuple(dict.fromkeys([*loading, *swept])),
-        loading=len(loading),
-        order=imported.order({record.trial for record in tables.records if record.status == "done"}),
-        stopped=manifest.stopped,
-        warnings=tables.warnings(),
-        declared=tables.declared(),
-    )
-
-
-def _asked_by(manifest: Manifest) -> Study:
-    study = manifest.study()
-    if not study.only:
-        return study
-    from storlab.run.planning.metrics import narrowed  # loads all loads and probes
-
-    return narrowed(study)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -25,9 +25,6 @@ from storlab.records.run_folder import NodeRecord, TrialRecord, raw_folder
 from storlab.run.trial.fetch import Allowance, fetch_folder, keep_exit
 from storlab.study.cells import HOST, Load
 from storlab.workloads.base import Launch, RunContext
-
-if TYPE_CHECKING:
-    from storlab.run.trial.slices import SlicedWork
 
 Place = tuple[Load, RunContext]
 
@@ -50,6 +47,20 @@ _AFTERMATH = 0.5  # s: a load may end well of what is lost, before word of that 
 _LEAD = 0.02  # s, at least, from the decision to the start
 _LEAD_PER_COMMAND = 0.01
 _LEAD_PER_ROUND_TRIP = 20
+
+
+class Work(Protocol):
+    """How loads work that do not simply run to their end: in slices. ``active``: seconds that were measured."""
+
+    @property
+    def active(self) -> float: ...
+    @property
+    def number(self) -> int: ...
+    async def launch(self, load: Load, place: RunContext) -> Launch: ...
+    async def done(
+        self, places: Sequence[Place], commands: Sequence[Process], clocks: Mapping[str, Clock]
+    ) -> list[Exit]: ...
+    def keep(self, place: RunContext, raw: Path) -> None: ...
 
 
 async def compare_clocks(nodes: Sequence[Node]) -> dict[str, Clock]:
@@ -145,7 +156,7 @@ async def measure(
     folder: Path,
     allowance: Allowance,
     span: LoadSpan,
-    work: SlicedWork | None = None,
+    work: Work | None = None,
 ) -> TrialRecord:
     """Run all workloads at once; ``subjects`` and ``nodes`` by name: all that belong to the trial, loads or no.
 
@@ -224,7 +235,7 @@ async def conclude(places: Sequence[Place], ended: Sequence[Exit]) -> None:
         await all_of(*(load.workload.conclude(place) for load, place in places))
 
 
-async def _launch(load: Load, place: RunContext, work: SlicedWork | None) -> Launch:
+async def _launch(load: Load, place: RunContext, work: Work | None) -> Launch:
     with understood(place.node.name, f"preparing {load.name}"):
         return await (load.workload.launch(place) if work is None else work.launch(load, place))
 
