@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from storlab.analysis.unequal import KERNEL, Place, Seen
-from storlab.layers.block.queue import QUEUE
+from storlab.layers.block.queue_files import QUEUE
 from storlab.records.run_folder import TrialRecord
 from storlab.registry import layer_types
 from storlab.study.cells import HOST, Cell
