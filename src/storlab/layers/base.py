@@ -151,7 +151,7 @@ class LayerContext:
         return replace(self, register=self.shared.register_undo or self.register)
 
 
-class Layer(Model, Generic[Below, Gives]):
+class Layer(Model, Generic[Below, Gives], defer_build=True):
     """One piece of a stack. The fields of a subclass are its keys in the study file.
 
     ``class Loop(Layer[File, Disk])`` says what may lie below (``None``: it can be the lowest) and what comes out.
@@ -276,6 +276,13 @@ class Layer(Model, Generic[Below, Gives]):
     async def facts(self, resource: Gives, context: LayerContext) -> dict[str, Any]:
         """What was really got: read back from the system, not repeated from the study."""
         return {}
+
+
+def not_raw(below: Layer | None, what: str, remedy: str) -> str | None:
+    """What is wrong below a layer that takes the bytes of a file as they are."""
+    if below is None or below.file_format() == "raw":
+        return None
+    return f"{what} a file as it is, and layer {below.layer} gives a {below.file_format()} file: {remedy}"
 
 
 class Crossing(Layer[Below, Gives]):

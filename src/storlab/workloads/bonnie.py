@@ -25,7 +25,6 @@ from storlab.metrics import MetricSpec
 from storlab.model import Model
 from storlab.nodes.needs import Needs
 from storlab.nodes.process import ExitRecord
-from storlab.tools.bonnie.importer import read_bonnie
 from storlab.tools.bonnie.run import declared
 from storlab.workloads.base import (
     ELAPSED,
@@ -55,6 +54,8 @@ def read_results(raw: Path, free: Path, chunk: int, needed: tuple[int, int]) -> 
 
     Raises ``DiskFull``, ``TimedOut`` or ``CommandFailed`` with Bonnie++'s own message, ``ParseError``.
     """
+    from storlab.tools.bonnie.importer import read_bonnie  # not needed to load a study
+
     ended, said = read_exit(raw), bytes_of(raw / "stderr").decode(errors="replace")
     if ended.code != 0:
         raise _failure(ended, said, bytes_of(free), needed)

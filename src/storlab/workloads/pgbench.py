@@ -19,7 +19,6 @@ from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import MetricSpec
 from storlab.nodes.needs import Needs
 from storlab.nodes.process import telling
-from storlab.tools.pgbench.importer import read_pgbench
 from storlab.tools.pgbench.log import METRICS
 from storlab.workloads.base import (
     ELAPSED,
@@ -38,6 +37,8 @@ _SAID = re.compile(r"^pgbench: (?:error: )?(.*)$", re.M)
 
 def read_results(raw: Path, log: str) -> Measurements:
     """``log``: what names of its logs begin with. Raises ``TimedOut``, ``CommandFailed``, ``ParseError``."""
+    from storlab.tools.pgbench.importer import read_pgbench  # not needed to load a study
+
     ended, said = read_exit(raw), bytes_of(raw / "stderr").decode(errors="replace")
     if ended.timed_out:
         raise TimedOut("pgbench was stopped at the time-out", said)

@@ -12,7 +12,7 @@ from pydantic import Field
 from storlab.base.errors import CommandFailed, StorlabError, Unsupported
 from storlab.base.record import read_answer
 from storlab.base.units import Size, power_of_two
-from storlab.layers.base import Layer, LayerContext
+from storlab.layers.base import Layer, LayerContext, not_raw
 from storlab.layers.block.queue import as_new, queue_facts
 from storlab.layers.resources import Disk, File
 from storlab.layers.stack import Plan, PlannedLayer
@@ -100,12 +100,7 @@ class LoopLayer(PlannedLayer[File, Disk]):
         return Needs(programs=("losetup",), paths=(_CONTROL,), root="loop devices")
 
     def check_above(self, below: Layer | None) -> str | None:
-        if below is not None and below.file_format() != "raw":
-            return (
-                f"a loop device shows a file as it is, and layer {below.layer} gives a {below.file_format()} file: "
-                "attach that to a virtual machine, or make it a raw one"
-            )
-        return None
+        return not_raw(below, "a loop device shows", "attach that to a virtual machine, or make it a raw one")
 
     def plan(self, below: File, context: LayerContext) -> Plan:
         node, file = context.node, below.path

@@ -10,9 +10,8 @@ from msgspec import Meta
 from pydantic import Field
 
 from storlab.base.errors import TrialError, Unsupported
-from storlab.layers.base import Layer, LayerContext
+from storlab.layers.base import Layer, LayerContext, not_raw
 from storlab.layers.block.queue import has_volatile_cache, sysfs
-from storlab.layers.net.configfs import not_raw
 from storlab.layers.net.initiator import LOOK, UNTIL_THERE, InitiatorLayer
 from storlab.layers.resources import Disk, Export, File, Protocol
 from storlab.layers.server.base import ServerContext, ServerLayer, network_address, to_what_it_serves
@@ -153,7 +152,7 @@ class AoeTargetLayer(ServerLayer[File | Disk, Export]):
     stop_patience: ClassVar = 5.0
 
     def check_above(self, below: Layer | None) -> str | None:
-        return not_raw(below)
+        return not_raw(below, "it serves", "serve that by nbd-export, or make it a raw one")
 
     def needs(self) -> Needs:
         return super().needs() | Needs(root="raw Ethernet")

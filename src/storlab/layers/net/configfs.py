@@ -16,7 +16,7 @@ from pydantic import Field
 
 from storlab.base.errors import CommandFailed, DiskFull, NodeError, NodeLost, TrialError, Unsupported
 from storlab.base.text import number_or_text
-from storlab.layers.base import Layer, LayerContext
+from storlab.layers.base import Layer, LayerContext, not_raw
 from storlab.layers.block.queue import has_volatile_cache
 from storlab.layers.fs.mount import mount_at
 from storlab.layers.net.connect import title
@@ -65,16 +65,6 @@ def small_number(name: str) -> int:
     return zlib.crc32(name.encode()) & 0x7FFFFFFF
 
 
-def not_raw(below: Layer | None) -> str | None:
-    """What is wrong below a target that serves the bytes of a file as they are."""
-    if below is None or below.file_format() == "raw":
-        return None
-    return (
-        f"it serves a file as it is, and layer {below.layer} gives a {below.file_format()} file: serve that by "
-        "nbd-export, or make it a raw one"
-    )
-
-
 class KernelTarget(Layer[File | Disk, Export]):
     """The underlying file or disk, served by the kernel itself at an address of the node's."""
 
@@ -89,7 +79,7 @@ class KernelTarget(Layer[File | Disk, Export]):
         return Needs(programs=("modprobe", "mount"), modules=self.modules, root="targets of the kernel")
 
     def check_above(self, below: Layer | None) -> str | None:
-        return not_raw(below)
+        return not_raw(below, "it serves", "serve that by nbd-export, or make it a raw one")
 
     @abstractmethod
     async def serve(self, below: File | Disk, name: str, port: int, context: LayerContext) -> str:

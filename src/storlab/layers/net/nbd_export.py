@@ -25,7 +25,7 @@ from storlab.layers.attach.blockdev import (
     has_write_cache,
     is_direct,
 )
-from storlab.layers.base import Layer, LayerContext
+from storlab.layers.base import Layer, LayerContext, not_raw
 from storlab.layers.block.queue import has_volatile_cache
 from storlab.layers.resources import Disk, Export, File
 from storlab.layers.server.base import ServerContext, ServerLayer, to_what_it_serves
@@ -280,12 +280,8 @@ class NbdExportLayer(ServerLayer[File | Disk, Export]):
         return self.aio or "threads"
 
     def check_above(self, below: Layer | None) -> str | None:
-        if below is None or not self._server.only_raw or below.file_format() == "raw":
-            return None
-        return (
-            f"{self.server} serves a file as it is, and layer {below.layer} gives a {below.file_format()} file: write "
-            'server = "qemu-nbd", or make it a raw one'
-        )
+        remedy = 'write server = "qemu-nbd", or make it a raw one'
+        return not_raw(below, f"{self.server} serves", remedy) if self._server.only_raw else None
 
     def executable(self) -> str:
         return self.server
