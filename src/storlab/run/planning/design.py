@@ -14,7 +14,7 @@ from storlab.analysis.summary import Summary
 from storlab.analysis.unequal import KERNEL, Seen
 from storlab.findings import AnyFinding, Reported
 from storlab.findings.answers import ClaimUnanswered
-from storlab.layers.block.queue import QUEUE
+from storlab.layers.block.queue_files import QUEUE
 from storlab.records.manifest import Rest as RecordedRest
 from storlab.records.tables import Tables
 from storlab.run.limits import NO_LIMITS, Limits, precision_of
