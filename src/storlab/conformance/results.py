@@ -84,7 +84,7 @@ def _measured(measured: Measurements, declared: Sequence[MetricSpec] | None) -> 
 
 def _same(one: Measurements, other: Measurements) -> bool:
     tables = all(getattr(one, name).equals(getattr(other, name)) for name in _TABLES)
-    return tables and (one.warnings, one.facts) == (other.warnings, other.facts)
+    return tables and (one.warnings, one.found, one.facts) == (other.warnings, other.found, other.facts)
 
 
 def of_record(probe: Probe, record: ProbeRecord) -> Faults:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 NAME = "manifest.json"
 LOCK = "lock"
 """Made first of all in a run's folder; held by the process that executes, resumes or cleans the run."""
-FORMAT = 2
+FORMAT = 3
 
 
 class NodeFacts(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
