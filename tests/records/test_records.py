@@ -138,7 +138,7 @@ def damage(run: Path, name: str, change: Callable[[bytes], bytes]) -> Path:
 
 
 HALF: Callable[[bytes], bytes] = lambda data: data[: len(data) // 2]  # noqa: E731
-DAMAGES = [HALF, lambda data: b"", lambda data: b"[]", lambda data: b'{"format": 2}', lambda data: b"\xff\xfe"]
+DAMAGES = [HALF, lambda data: b"", lambda data: b"[]", lambda data: b'{"format": 3}', lambda data: b"\xff\xfe"]
 
 
 @pytest.mark.parametrize("change", DAMAGES)
@@ -215,7 +215,7 @@ def test_what_is_no_run_or_of_another_format_is_said_to_be_so(tmp_path: Path, ru
         storlab.open_run(tmp_path / "missing")
     with pytest.raises(RecordsError, match="is not a run: it has no manifest"):
         storlab.open_run(tmp_path)
-    damage(run, "manifest.json", lambda data: data.replace(b'"format": 2', b'"format": 1'))
+    damage(run, "manifest.json", lambda data: data.replace(b'"format": 3', b'"format": 2'))
     with pytest.raises(RecordsError, match="another version of Storlab"):
         storlab.open_run(run)
 
