@@ -22,7 +22,8 @@ from storlab.base.errors import ProtocolError, RecordsError, StudyError, UserErr
 from storlab.images.cache import ImageManifest
 from storlab.images.debian import parse_stanzas
 from storlab.images.module_tree import parse_aliases, parse_builtin, parse_filesystems, parse_needs, parse_soft
-from storlab.layers.block.queue import QUEUE, new_state, parse_queue
+from storlab.layers.block.queue import new_state, parse_queue
+from storlab.layers.block.queue_files import QUEUE
 from storlab.layers.fs.image_base import parse_image_info
 from storlab.layers.fs.mkfs import own_types, parse_dump_super, parse_dumpe2fs, parse_xfs_info
 from storlab.layers.fs.mount import parse_mountinfo

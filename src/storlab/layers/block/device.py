@@ -19,7 +19,8 @@ from storlab.base.units import Size
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.block.identity import DeviceIdentity, identify, refuse_another
 from storlab.layers.block.loop import signatures
-from storlab.layers.block.queue import TUNED, queue_facts, queue_of
+from storlab.layers.block.queue import queue_facts, queue_of
+from storlab.layers.block.queue_files import TUNED
 from storlab.layers.block.use import user_of
 from storlab.layers.resources import Disk
 from storlab.model import Model

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 
 from storlab.base.text import grouped
 from storlab.base.waiting import all_of
-from storlab.layers.block.queue import TUNED, queue_folder, queue_of, sysfs
+from storlab.layers.block.queue import queue_folder, queue_of, sysfs
+from storlab.layers.block.queue_files import TUNED
 from storlab.layers.resources import Dir, Disk, Server
 from storlab.nodes.agent import steps
 from storlab.nodes.node import Node
