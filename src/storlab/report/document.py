@@ -47,13 +47,17 @@ def tone_of(text: str) -> Tone:
 
 @dataclass(frozen=True)
 class Span:
-    """A ratio with its interval, and the ratio of each round, for formats that can draw; ``far``: outliers of these."""
+    """A ratio with its interval, and the ratio of each round, for formats that can draw.
+
+    ``far``: outliers of these; ``sure``: whether there is an interval, else its ends are the ratio.
+    """
 
     low: float
     value: float
     high: float
     points: tuple[float, ...] = ()
     far: tuple[float, ...] = ()
+    sure: bool = True
 
 
 @dataclass(frozen=True)

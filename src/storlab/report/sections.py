@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import PurePath
 
 from storlab.analysis.summary import Comparison, Estimate, Summary
@@ -47,7 +48,7 @@ from storlab.report.model.chapters import (
 from storlab.report.model.conformance import conformance_tables
 from storlab.report.model.factors import effect_tables, how_made, sweep_sentences, sweep_tables
 from storlab.report.model.input import ReportInput, for_people, split_primary
-from storlab.report.model.nodes import guest_tables, is_in_lock_tables, lock_tables, node_tables
+from storlab.report.model.nodes import guest_tables, is_in_lock_tables, lab_notes, lock_tables, node_tables
 from storlab.report.model.questions import FEW, Values, gate_lines, matrix_tables, question_group, questions_of
 from storlab.report.model.setup import (
     guests_tables,
@@ -100,6 +101,16 @@ def report_document(given: ReportInput, charts: Charts | None = None, *, full: b
 def page_document(given: ReportInput, *, full: bool = False) -> Document:
     """The report with its charts, for pages. ``full``: all charts of a run of many cells."""
     return report_document(given, charts_of(given, full=full), full=full)
+
+
+def notes_document(given: ReportInput) -> Document:
+    """The report in the manner of lab notes: what was measured stands by combinations, node for node."""
+    document, notes = report_document(given), lab_notes(for_people(given))
+    if not notes:
+        return document
+    kept = [each for each in document.sections if each.id != "measured"]
+    at = 1 + next(at for at, each in enumerate(kept) if each.id == "comparisons")
+    return replace(document, sections=(*kept[:at], Section("results", "Results", notes), *kept[at:]))
 
 
 def _sections(given: ReportInput, summary: Summary, charts: Charts, *, drawn: bool) -> Iterator[Section]:

@@ -59,7 +59,7 @@ def test_the_asciidoc_report_names_the_load_of_each_metric() -> None:
     one = Estimate(1, {}, "log", "write.iops", "1/s", "higher", 8, 500, 500, None, None, None, None, 0.95)
     summary = Summary("", "write.iops", 0.95, 8, None, estimates=(one, replace(one, source="data")))
     text = render(ReportInput(summary), "adoc")
-    assert [text.count(f".write.iops: {load} (") for load in ("log", "data")] == [1, 1]
+    assert [text.count(f"write.iops: {load}: ") for load in ("log", "data")] == [1, 1]
 
 
 Golden = Callable[[str, str], None]

@@ -41,7 +41,7 @@ REPORTS = (
     Format("html", (_PAGE, "formats.html:render_html")),
     Format("csv", ("formats.csv:render_csv",)),
     Format("json", ("formats.programs:render_json",)),
-    Format("adoc", (_DOCUMENT, "formats.adoc:render_adoc"), ("asciidoc",)),
+    Format("adoc", ("sections:notes_document", "formats.adoc:render_adoc"), ("asciidoc",)),
 )
 """Of any run."""
 

@@ -40,7 +40,7 @@ def _block(block: Block, mark: str) -> Iterator[str]:
             if block.title:
                 yield f".{escaped(f'{block.title} ({caption})' if caption else block.title)}"
             yield from (f'[cols="{",".join("1" * len(columns))}"]', "|===")
-            yield "".join(f"|{escaped(column)} " for column in columns).rstrip()
+            yield f"|{' | '.join(map(escaped, columns))}"
             for row in rows:
                 yield from ("", *(f"|{escaped(cell)}" for cell in row))
             yield from ("|===", "")

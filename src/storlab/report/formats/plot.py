@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from storlab.report.document import Plot, Span, Tone
 
-_ROW, _TOP, _BOTTOM = 36, 5, 31  # px: a row, and between which heights its points lie
+_TOP, _BOTTOM = 14, 86  # %: between which heights of a row its points lie
 _STEPS = ((1.01, 1.02, 1.03), (1.05, 1.1, 1.15, 1.2), (1.25, 1.5, 1.75), (1.5, 2, 3), (2, 5, 10, 20), (10, 100, 1000))
 _MOST = 7  # ticks
 
@@ -37,11 +37,11 @@ def ticks(low: float, high: float) -> list[float]:
 def row(plot: Plot, number: int, tone: Tone) -> Markup:
     """The picture of one row; what it shows is written beside it."""
     span = plot.spans[number]
-    parts = [_zone(plot), f'<line class="one" {_x(plot, 1.0, "x1", "x2")} y1="0" y2="{_ROW}"/>']
-    parts += [f'<line class="grid" {_x(plot, tick, "x1", "x2")} y1="0" y2="{_ROW}"/>' for tick in ticks(*plot.domain)]
+    parts = [_zone(plot), f'<line class="one" {_x(plot, 1.0, "x1", "x2")} y1="0" y2="100%"/>']
+    parts += [f'<line class="grid" {_x(plot, tick, "x1", "x2")} y1="0" y2="100%"/>' for tick in ticks(*plot.domain)]
     if span is not None:
         parts += _span(plot, span)
-    return Markup(f'<svg class="span {tone}" height="{_ROW}" aria-hidden="true">{"".join(parts)}</svg>')
+    return Markup(f'<svg class="span {tone}" aria-hidden="true">{"".join(parts)}</svg>')
 
 
 def axis(plot: Plot) -> Markup:
@@ -55,19 +55,24 @@ def axis(plot: Plot) -> Markup:
 
 def _span(plot: Plot, span: Span) -> Iterator[str]:
     low, high = (_place(plot, end) for end in (span.low, span.high))
-    yield f'<rect class="band" x="{low:.2f}%" width="{max(high - low, 0.3):.2f}%" y="2" height="{_ROW - 4}" rx="2"/>'
+    if span.sure:
+        yield f'<rect class="band" x="{low:.2f}%" width="{max(high - low, 0.3):.2f}%" y="5%" height="90%" rx="2"/>'
     for at, point in enumerate(span.points):
         y = _TOP + (_BOTTOM - _TOP) * (at / (len(span.points) - 1) if len(span.points) > 1 else 0.5)
         far = point in span.far
         what = f"{point:.3g}×{', an outlier' if far else ''}"
         kind = "point far" if far else "point"
-        yield f'<circle class="{kind}" {_x(plot, point, "cx")} cy="{y:.1f}" r="3.2"><title>{what}</title></circle>'
-    yield f'<line class="value" {_x(plot, span.value, "x1", "x2")} y1="2" y2="{_ROW - 2}"/>'
+        yield f'<circle class="{kind}" {_x(plot, point, "cx")} cy="{y:.0f}%" r="3.2"><title>{what}</title></circle>'
+    if span.sure:
+        yield f'<line class="value" {_x(plot, span.value, "x1", "x2")} y1="5%" y2="95%"/>'
+    else:
+        where = _x(plot, span.value, "cx")
+        yield f'<circle class="point far" {where} cy="50%" r="5"><title>no interval</title></circle>'
 
 
 def _zone(plot: Plot) -> str:
     low, high = (_place(plot, end) for end in (1 / (1 + plot.margin), 1 + plot.margin))
-    return f'<rect class="zone" x="{low:.2f}%" width="{high - low:.2f}%" y="0" height="{_ROW}"/>'
+    return f'<rect class="zone" x="{low:.2f}%" width="{high - low:.2f}%" y="0" height="100%"/>'
 
 
 def _place(plot: Plot, ratio: float) -> float:

@@ -318,10 +318,10 @@ def forest(spans: Sequence[Span | None], width: int, styles: Sequence[str]) -> l
             continue
         first, value, last = map(column, (span.low, span.value, span.high))
         signs[first : last + 1] = "─" * (last - first + 1)
-        signs[first], signs[last] = "├", "┤"
+        signs[first], signs[last] = ("├", "┤") if span.sure else (" ", " ")
         if first <= column(1.0) <= last:
             signs[column(1.0)] = "┼"
-        signs[value] = "●"
+        signs[value] = "●" if span.sure else "○"
         line = Text("".join(signs), "dim")
         if style:
             line.stylize(f"not dim {style}", first, last + 1)

@@ -25,11 +25,12 @@ from storlab.probes.locks.metrics import (
     TIME,
     WAITS,
 )
-from storlab.report.document import Table
+from storlab.report.document import Block, Group, Table, said
 from storlab.report.language import format as fmt
 from storlab.report.language import words
-from storlab.report.model.input import compared_factor, split
-from storlab.report.model.tables import PROBE, heading, noted
+from storlab.report.language.say import say
+from storlab.report.model.input import ReportInput, compared_factor, split, split_primary
+from storlab.report.model.tables import MANY, PROBE, heading, noted
 
 LOADS = {"load.1m": "1 min", "load.5m": "5 min", "load.15m": "15 min"}
 """Load averages and over how long they go."""
@@ -269,3 +270,65 @@ def _label(name: str) -> str:
 def _locks_where(grid: Grid, end: str) -> str:
     said = ", ".join(part for part in (end, words.levels(grid.within)) if part)
     return f": {said}" if said else ""
+
+
+# Lab notes: per combination one small table of nodes, then the host's load. Numbers are means over the rounds, with the
+# half-width of their interval: those of the nodes add up to all together.
+
+
+def lab_notes(given: ReportInput) -> tuple[Block, ...]:
+    """A group a combination of levels, those of the first factor under one title; nothing if cells are very many."""
+    summary = given.summary
+    cells = grouped((e.cell, e) for e in split_primary(summary)[0]) if len(summary.cells) <= MANY else {}
+    numbers = Numbers(summary)
+    groups = grouped((tuple(e[0].levels.items())[:1], _notes(given, e, numbers)) for e in cells.values())
+    titled = ((words.levels(dict(first)), tuple(b for each in those for b in each)) for first, those in groups.items())
+    return tuple(block for title, blocks in titled for block in ([Group(title, blocks)] if title else blocks))
+
+
+def _notes(given: ReportInput, estimates: Sequence[Estimate], numbers: Numbers) -> tuple[Block, ...]:
+    """Of one cell."""
+    blocks = tuple(block for e in estimates for block in _note(e, given, numbers))
+    rest = words.levels(dict(list(estimates[0].levels.items())[1:]))
+    around = (*blocks, *said(*_around(estimates[0].cell, numbers)))
+    return (Group(rest, around),) if rest else around
+
+
+def _note(e: Estimate, given: ReportInput, numbers: Numbers) -> Iterator[Block]:
+    names = dict.fromkeys(e.node or "" for e in given.summary.by_node)
+    nodes = {name: found for name in names if (found := numbers.get(e.cell, (e.source, e.metric, name)))}
+    stalls = {name: numbers.get(e.cell, (STALLS, "stall.longest", name)) for name in nodes}
+    known = any(stalls.values())
+    if nodes:
+        columns = ("Node", e.metric.rsplit(".", 1)[-1].capitalize(), *(["Longest stall"] * known))
+        told = {name: [_half(stall) if stall else "not measured"] * known for name, stall in stalls.items()}
+        rows = tuple((name, _half(found), *told[name]) for name, found in nodes.items())
+        yield Table(heading(e.metric, e.source, {}), columns, rows)
+    mean, span = fmt.quantity(e.mean, e.unit, e.low, e.high), fmt.interval(e.low, e.high, e.unit, e.mean)
+    bounds = f"{fmt.confidence(e.confidence)} interval {span}" if span else "no interval"
+    who = "all nodes together" if nodes else heading(e.metric, e.source, {})
+    warnings = " ".join(words.stop(say(warning)) for warning in e.warnings)
+    fairness = numbers.get(e.cell, (e.source, given.declared[e.source].statistic(e.metric, "fairness"), None))
+    yield from said(
+        f"{who}: {mean}, {bounds}, {fmt.plural(e.rounds, 'round')}. {warnings}".rstrip(),
+        f"fairness: {_short(fairness)}. {words.FAIRNESS}" if fairness else "",
+    )
+
+
+def _around(cell: int, numbers: Numbers) -> Iterator[str]:
+    """How far apart the nodes started, and how loaded the host was right after."""
+    for name, key in (("start skew", (NODES, "start.skew", None)), ("CPUs used by QEMU", (GUESTS, "guests.cpu", None))):
+        if found := numbers.get(cell, key):
+            yield f"{name}: {_short(found)}"
+    loads = [numbers.get(cell, (HOST_LOAD, metric, HOST)) for metric in LOADS]
+    loads = loads if all(loads) else [numbers.get(cell, (HOST_LOAD, metric, None)) for metric in LOADS]
+    if all(loads):
+        yield f"host load average: {', '.join(fmt.number(load.mean, 2) for load in loads if load)}"
+
+
+def _half(e: Estimate) -> str:
+    return fmt.plus_minus(e.mean, e.unit, e.low, e.high)
+
+
+def _short(e: Estimate) -> str:
+    return _half(e) if e.low is not None else f"{_half(e)} (no interval)"

@@ -179,13 +179,16 @@ class Values:
         return list(dict.fromkeys(level for _, level in (*(p for p in self._levels if p in compared), *compared)))
 
     def span(self, c: Comparison) -> Span | None:
-        """What can be drawn of it; ``None`` without an interval, or with one that has no end."""
+        """What can be drawn of it: without an interval, or with one that has no end, the ratio alone."""
         value, low, high = times(c)
-        if value is None or low is None or high is None or is_endless(low) or is_endless(high):
+        if value is None or is_endless(value):
             return None
         points = self._points(c)
         outliers = {number for finding in c.warnings if isinstance(finding, Outliers) for number in finding.rounds}
-        return Span(low, value, high, tuple(points.values()), tuple(points[n] for n in points if n in outliers))
+        far = tuple(points[n] for n in points if n in outliers)
+        if low is None or high is None or is_endless(low) or is_endless(high):
+            return Span(value, value, value, tuple(points.values()), far, sure=False)
+        return Span(low, value, high, tuple(points.values()), far)
 
     def _points(self, c: Comparison) -> dict[int, float]:
         """Round → how many times ahead the first side was."""
@@ -232,16 +235,16 @@ def _rows(question: Sequence[Comparison], values: Values, axis: tuple[float, flo
     rows = []
     for c in question:
         means = [_value(values.of(c, level), unit) for level in (c.a, c.b)] if found else ["", ""]
-        rounds = [] if len(counts) == 1 else [str(c.rounds)]
-        rows.append((c.a, means[0], c.b, means[1], *rounds, noted(_ratio(c), c.warnings, tone(c))))
-    columns = (first.factor, "mean", "against", "mean", *(["rounds"] if len(counts) > 1 else []), "ratio")
+        rows.append((c.a, means[0], c.b, means[1], noted(_ratio(c), c.warnings, tone(c))))
+    columns = (first.factor, "mean", "against", "mean", "ratio")
     confidences = list(dict.fromkeys(fmt.confidence(e.confidence) for e in found if e.low is not None))
     half = f"± {'/'.join(confidences)} interval" if confidences else ""
-    done = fmt.plural(counts.pop(), "round") if len(counts) == 1 else ""
+    done = fmt.plural(max(counts), "round") if len(counts) == 1 else f"{min(counts)} to {max(counts)} rounds"
     caption = ", ".join(filter(None, (words.direction(first.better), half, done)))
     sides = (first.a, first.b) if len(question) == 1 else ("first", "second")
     title = " ÷ ".join(reversed(sides) if first.better == "lower" else sides)
-    plot = Plot(title, tuple(map(values.span, question)), first.margin, axis)
+    spans = tuple(map(values.span, question))
+    plot = Plot(title, spans, first.margin, axis) if any(spans) else None
     table = Table("", columns, tuple(rows), 1, caption, plot, words=("against",))
     return table if found else table.of_columns([at for at in range(len(columns)) if at not in (1, 3)])
 
