@@ -144,7 +144,7 @@ def refuse_double_claims(
                 if path is None or not (cell.is_here(unit.on) or (unit.node, path) in known):
                     continue
                 outlives = link.keep == "run" or (side_by_side and link.keep == "round")
-                owner = unit.identity if outlives else f"{cell.number} {unit.identity}"
+                owner = f"{unit.identity} {_uses(unit, cell)}" if outlives else f"{cell.number} {unit.identity}"
                 claim = _Claim(path, owner, known.get((unit.node, path)))
                 other = next((other for other in claims if claim.conflicts(other)), None)
                 if other is not None:
@@ -159,6 +159,11 @@ def refuse_double_claims(
                 claims.append(claim)
                 if link.keep == "run" or side_by_side:
                     kept.append(claim)
+
+
+def _uses(unit: Unit, cell: Cell) -> str:
+    """What has the device of a claim for itself: a unit of the device alone is the same for all that stand on it."""
+    return "" if len(unit.links) > 1 else " ".join(each.identity for each in cell.units if unit in each.stands_on)
 
 
 def guests_memory(study: Study, cells: Sequence[Cell], meminfo: str, side_by_side: bool = False) -> Room:
