@@ -16,7 +16,8 @@ from storlab.analysis.stats.signed_rank import fewest_rounds
 from storlab.analysis.summary import Comparison, Undecided, UndecidedKind
 from storlab.base.amounts import numbered, percent, plural
 from storlab.findings.rounds import NoRound
-from storlab.report.language.say import said, say, times
+from storlab.report.language.phrases import times
+from storlab.report.language.say import said, say
 
 positive = st.floats(1e-3, 1e3)
 both_sides = st.integers(5, 25).flatmap(

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storlab.report.language.say import say, time_words
+from storlab.report.language.phrases import time_words
+from storlab.report.language.say import say
 from storlab.timeseries.findings import FEWEST, Examined, SeriesFindings, findings, remarks
 from storlab.timeseries.variability import times_least
 

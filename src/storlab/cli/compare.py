@@ -46,7 +46,8 @@ def compare(
     from storlab.findings import Reported
     from storlab.records.manifest import differences
     from storlab.records.tables import host_names
-    from storlab.report.language.say import say, stop
+    from storlab.report.language.phrases import stop
+    from storlab.report.language.say import say
     from storlab.run.planning.design import seen_of
 
     chosen = find(format_, COMPARISONS)

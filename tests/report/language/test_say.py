@@ -12,14 +12,14 @@ from tools.sentences import found
 
 from storlab.findings import About, AnyFinding, Finding, InTrials, OnNode, innermost, kinds
 from storlab.findings.rounds import TooFewRounds
-from storlab.report.language.say import all_words, say
+from storlab.report.language.say import WORDS, say
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "findings.md"
 
 
 def test_every_kind_has_words_and_templates_name_its_fields() -> None:
-    assert all_words().keys() == set(kinds())
-    for kind, words in all_words().items():
+    assert WORDS.keys() == set(kinds())
+    for kind, words in WORDS.items():
         names = {name for _, name, _, _ in Formatter().parse(words) if name} if isinstance(words, str) else set()
         assert names <= set(kind.__struct_fields__), kind
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from storlab.base.amounts import plural as plural
-from storlab.report.language.say import endless
+from storlab.report.language.phrases import endless
 
 MINUS = "−"
 UNKNOWN = "n/a"

@@ -7,10 +7,10 @@ import math
 from storlab import findings
 from storlab.base.amounts import percent, plural
 from storlab.findings import Finding, answers
-from storlab.report.language.say import Words, say, stop, times, times_alone
+from storlab.report.language.phrases import Nested, Say, Words, stop, times, times_alone
 
 
-def _compared(f: findings.Compared) -> str:
+def _compared(f: findings.Compared, say: Say) -> str:
     if f.higher == f.lower == 0:
         counted = f"{f.a} equals {f.b} in each of {f.rounds} rounds"
     else:
@@ -21,7 +21,7 @@ def _compared(f: findings.Compared) -> str:
     return stop(f"{seen}; {so}")
 
 
-def _within_margin(f: answers.WithinMargin) -> str:
+def _within_margin(f: answers.WithinMargin, say: Say) -> str:
     margin = f"the margin of ±{percent(f.margin)}"
     if f.but in _BUT:
         return f"the interval lies within {margin}, but {_BUT[f.but]}"
@@ -58,7 +58,7 @@ def _far_rounds(f: answers.FarRounds) -> str:
     return f"Fewer than {percent(f.rarer_than)} of rounds differ by more than {percent(f.band)}."
 
 
-def _not_everywhere(f: answers.NotEverywhere) -> str:
+def _not_everywhere(f: answers.NotEverywhere, say: Say) -> str:
     if f.verdict:
         lead = f"All machines together give the verdict {f.verdict}, and one by one they contradict it."
     else:
@@ -73,7 +73,7 @@ def _not_steady(f: answers.NotSteady) -> str:
     return f"{f.moving} of {plural(f.of, 'point')} of {f.metric} {verb} not in steady state."
 
 
-def _gated(f: answers.Gated) -> str:
+def _gated(f: answers.Gated, say: Say) -> str:
     more = f" by more than {f.limit * 100:.10g} %" if f.limit else ""
     differs = f.word == "differs"
     claim = f"{f.a} {'differs from' if differs else f'is {f.word} than'} {f.b}"
@@ -81,7 +81,7 @@ def _gated(f: answers.Gated) -> str:
     span = "" if f.ratio is None else times(f.low, f.ratio, f.high)
     whether = f"It is undecided whether {claim}{more}: "
     if f.outcome == "undecided":
-        return f"{whether}{_undecided(f, span)}"
+        return f"{whether}{_undecided(f, span, say)}"
     if f.paired:
         return f"{unlike if f.outcome == 'passed' else claim + more * f.given}: {span}, paired by round."
     if f.outcome == "passed":
@@ -91,7 +91,7 @@ def _gated(f: answers.Gated) -> str:
     return f"{f.a} differs from {f.b}{more * f.given}{side}: {span} with this interval, {why}."
 
 
-def _undecided(f: answers.Gated, span: str) -> str:
+def _undecided(f: answers.Gated, span: str, say: Say) -> str:
     if f.differ is not None:
         return say(f.differ)
     if not f.paired:
@@ -101,7 +101,7 @@ def _undecided(f: answers.Gated, span: str) -> str:
     return f"{span} after {plural(f.rounds, 'round')}."
 
 
-def _gate_on_verdict(f: findings.GateOnVerdict) -> str:
+def _gate_on_verdict(f: findings.GateOnVerdict, say: Say) -> str:
     if f.state == "there" or f.why is None:
         return "Both sides are there."
     return f"{f.a} against {f.b} is {f.state}: {stop(say(f.why))}"
@@ -129,7 +129,7 @@ def claimed_range(low: float, high: float) -> str:
     return f"at least {low:g}" if math.isinf(high) else f"from {low:g} to {high:g}"
 
 
-def _claim_range(f: answers.ClaimRange) -> str:
+def _claim_range(f: answers.ClaimRange, say: Say) -> str:
     expected = claimed_range(f.low, math.inf if f.high is None else f.high)
     lead = {
         "within": "The interval lies within what is claimed",
@@ -155,7 +155,7 @@ def _no_knee(f: answers.NoKnee) -> str:
     return f"Not established whether there is a knee within the range: on average, throughput ÷ latency {seen}{fewer}."
 
 
-def _objectives(f: answers.ObjectiveEnds) -> str:
+def _objectives(f: answers.ObjectiveEnds, say: Say) -> str:
     if f.need:
         lead = f"Too few rounds: a confidence of {percent(f.confidence)} takes at least {f.need}."
     elif f.unclear:
@@ -203,9 +203,9 @@ def _not_examined(f: answers.NotExamined) -> str:
 
 
 WORDS: dict[type[Finding], Words] = {
-    findings.Compared: _compared,
+    findings.Compared: Nested(_compared),
     answers.FarRounds: _far_rounds,
-    answers.WithinMargin: _within_margin,
+    answers.WithinMargin: Nested(_within_margin),
     answers.MeanBeyondMargin: lambda f: (
         f"typical rounds lie within the margin of ±{percent(f.margin)}, but the mean may lie beyond: "
         f"{times(f.low, f.mean, f.high)}"
@@ -227,19 +227,19 @@ WORDS: dict[type[Finding], Words] = {
         if f.better == "neither"
         else f"the interval excludes 1, and {f.better} is better"
     ),
-    answers.NotEverywhere: _not_everywhere,
+    answers.NotEverywhere: Nested(_not_everywhere),
     answers.NotSteady: _not_steady,
-    answers.NotSteadyRuns: lambda f: (
-        " ".join(f"{name}: {say(why)}" for name, why in f.runs) + " Nothing is judged by it." * f.alone
+    answers.NotSteadyRuns: Nested(
+        lambda f, say: " ".join(f"{name}: {say(why)}" for name, why in f.runs) + " Nothing is judged by it." * f.alone
     ),
-    answers.Gated: _gated,
-    findings.GateOnVerdict: _gate_on_verdict,
+    answers.Gated: Nested(_gated),
+    findings.GateOnVerdict: Nested(_gate_on_verdict),
     answers.GateWithoutDirection: (
         "Neither direction of {metric} is better, so nothing can be {word}: ask for differs."
     ),
     findings.GateUnpaired: "It is undecided what {a} is against {b}: {why:say}.",
     answers.ClaimAnswer: _claim,
-    answers.ClaimRange: _claim_range,
+    answers.ClaimRange: Nested(_claim_range),
     answers.ClaimUnanswered: lambda f: (
         f"This run has no {' and no '.join(f.absent)}." if f.absent else _UNANSWERED[f.why]
     ),
@@ -255,7 +255,7 @@ WORDS: dict[type[Finding], Words] = {
         + (" The rounds allow for a knee at an end of the range, or beyond." if f.may_be_end else "")
     ),
     answers.NoKnee: _no_knee,
-    answers.ObjectiveEnds: _objectives,
+    answers.ObjectiveEnds: Nested(_objectives),
     answers.EffectsDoubt: _effects_doubt,
     answers.Aliased: _aliased,
     answers.NotExamined: _not_examined,

@@ -6,17 +6,17 @@ from storlab import findings
 from storlab.base.amounts import numbered, plural
 from storlab.base.text import ranges
 from storlab.findings import Finding, rounds
-from storlab.report.language.say import FEW, Words, lowered, said, say, stop, times, times_alone
+from storlab.report.language.phrases import FEW, Nested, Say, Words, lowered, stop, times, times_alone
 
 
-def _in_trials(finding: findings.InTrials) -> str:
+def _in_trials(finding: findings.InTrials, say: Say) -> str:
     text, numbers = say(finding.finding), finding.trials
     if len(numbers) == 1:
         return f"trial {numbers[0]}: {text.replace('trials/…/', f'trials/{numbers[0]:04d}/')}"
     return f"trials {ranges(sorted(numbers))}: {text}"
 
 
-def _about(finding: findings.About) -> str:
+def _about(finding: findings.About, say: Say) -> str:
     lead = {"side": "{}: ", "combinations": "In {}: ", "left out": "Not over {}: "}[finding.of]
     joint = "; " if finding.of == "left out" else " and "
     late = finding.of == "left out" and isinstance(finding.finding, rounds.NoTrial)
@@ -140,7 +140,7 @@ def _other_machines(finding: rounds.OtherMachines) -> str:
     )
 
 
-def _not_interleaved(finding: findings.NotInterleaved) -> str:
+def _not_interleaved(finding: findings.NotInterleaved, say: Say) -> str:
     counts = f"{finding.rounds[0]} and {plural(finding.rounds[1], 'round')}"
     span = times(finding.low, finding.ratio, finding.high)
     seen = f"is {span}, and {counts} allow no interval" if finding.low is None else f"is {span} over {counts}"
@@ -156,12 +156,12 @@ _CONSTANT = {
 }
 WORDS: dict[type[Finding], Words] = {
     findings.Reported: "{text}",
-    findings.Together: lambda finding: " ".join(said(finding.each)),
+    findings.Together: Nested(lambda finding, say: " ".join(map(say, finding.each))),
     findings.OnNode: "{source} on {node}: {finding:say}",
-    findings.About: _about,
-    findings.InTrials: _in_trials,
+    findings.About: Nested(_about),
+    findings.InTrials: Nested(_in_trials),
     findings.NoRatio: "{why:say}, so there is no ratio of {metric} to base a verdict on; its values are in the tables.",
-    findings.NotInterleaved: _not_interleaved,
+    findings.NotInterleaved: Nested(_not_interleaved),
     rounds.TooFewRounds: lambda f: _TOO_FEW[f.what].format(f.have, f.need, plural(f.have, "round")),
     rounds.Outliers: _outliers,
     rounds.Drift: lambda f: (

@@ -6,7 +6,7 @@ from storlab import findings
 from storlab.base.amounts import percent, plural
 from storlab.base.text import ranges
 from storlab.findings import Finding, runs
-from storlab.report.language.say import Words, first_of, say, time_words
+from storlab.report.language.phrases import Nested, Say, Words, first_of, time_words
 from storlab.timeseries.steady import SNIA_RANGE, SNIA_SLOPE, SNIA_WINDOW
 
 STEADY = f"over {SNIA_WINDOW} rounds, range ≤ {percent(SNIA_RANGE)} and slope ≤ {percent(SNIA_SLOPE)} of the mean"
@@ -23,7 +23,7 @@ def _rounds_done(f: runs.RoundsDone) -> str:
     return "The one planned round is done." if f.of == 1 else f"All {f.of} planned rounds are done."
 
 
-def _stopped(f: findings.Stopped) -> str:
+def _stopped(f: findings.Stopped, say: Say) -> str:
     lead = f"Stopped after {plural(f.rounds, 'round')}"
     goal = say(f.goal) if f.goal is not None else ""
     return {
@@ -36,7 +36,7 @@ def _stopped(f: findings.Stopped) -> str:
     }[f.why]
 
 
-def _not_yet(f: findings.NotYet) -> str:
+def _not_yet(f: findings.NotYet, say: Say) -> str:
     lead = f"After {plural(f.rounds, 'round')}: {say(f.lacks)}"
     if f.expected is None:
         return f"{lead}; the number of rounds still needed is not yet estimable." if f.forecast else f"{lead}."
@@ -221,8 +221,8 @@ def _size(share: float) -> str:
 
 WORDS: dict[type[Finding], Words] = {
     runs.RoundsDone: _rounds_done,
-    findings.Stopped: _stopped,
-    findings.NotYet: _not_yet,
+    findings.Stopped: Nested(_stopped),
+    findings.NotYet: Nested(_not_yet),
     runs.Answered: _answered,
     runs.Unanswered: _unanswered,
     runs.PointsKnown: lambda f: (

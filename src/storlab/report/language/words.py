@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from storlab.analysis.summary import Comparison, GateResult, Summary, Verdict
 from storlab.base.text import grouped
 from storlab.report.language import format as fmt
+from storlab.report.language.phrases import stop as stop
 from storlab.report.language.say import say
-from storlab.report.language.say import stop as stop
 
 MARKS: dict[Verdict, str] = {"better": "▲", "worse": "▼", "equivalent": "≈", "undecided": "?", "missing": "−"}
 """A shape for each verdict, so that none depends on colour alone."""

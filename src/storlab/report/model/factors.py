@@ -11,7 +11,8 @@ from storlab.report.document import Table
 from storlab.report.language import format as fmt
 from storlab.report.language import words
 from storlab.report.language.methods import effects_method
-from storlab.report.language.say import lowered, say
+from storlab.report.language.phrases import lowered
+from storlab.report.language.say import say
 from storlab.report.model.tables import heading, noted
 
 _OTHERS = {
