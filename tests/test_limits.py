@@ -31,7 +31,7 @@ from storlab.study import study as studies
 from storlab.study.factors import Factor, Level
 from storlab.study.substitution import Outgrown, Substitution
 from storlab.study.toml_text import read_toml
-from storlab.tools.kinds import importer_of
+from storlab.tools.importer import importer_of
 
 SOUND = 'title = "x"\nstack = [{ layer = "directory" }]\n[workload.load]\nfio = { rw = "write", size = "1M" }\n'
 DISK = '[nodes.n]\nkind = "vm"\nextra.d = { count = N, stack = [{ layer = "file", size = "1M"}, { layer = "nvme" }] }\n'

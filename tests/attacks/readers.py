@@ -38,7 +38,7 @@ from storlab.run.recovery.journal import read_pending
 from storlab.tools.fio.log_lines import is_cut
 from storlab.tools.fio.logs import read_series
 from storlab.tools.fio.operations import longest_gap, read_operations
-from storlab.tools.kinds import importer_of
+from storlab.tools.importer import importer_of
 from storlab.tools.log_writes import Flag
 from storlab.tools.pcap.capture import capture_of, decode
 from storlab.tools.pcap.importer import part_of

@@ -26,8 +26,7 @@ from storlab.base.errors import StorlabError
 from storlab.suites.records.sources import read_console
 from storlab.suites.zts_text import console_line
 from storlab.tools.fio.logs import read_series
-from storlab.tools.importer import Part
-from storlab.tools.kinds import importer_of
+from storlab.tools.importer import Part, importer_of
 from suite.samples import attempt
 
 

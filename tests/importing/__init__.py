@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from storlab.measurements import Measurements
-from storlab.tools.importer import Part
-from storlab.tools.kinds import importer_of
+from storlab.tools.importer import Part, importer_of
 from study.program import Ran, call
 
 GOLDEN = Path(__file__).parent / "golden"

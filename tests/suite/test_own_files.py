@@ -12,9 +12,8 @@ from tools.suite_reference import EXPECTATIONS, reference
 
 from attacks.odd_files import bounded
 from storlab.base.errors import StudyError, UserError
-from storlab.cli.suite.choose import size_of
 from storlab.cli.suite.measuring import VARIABLES, measuring, perf_variables
-from storlab.cli.suite.options import USUAL_CPUS, USUAL_MEMORY
+from storlab.cli.suite.options import USUAL_CPUS, USUAL_MEMORY, size_of
 from storlab.suites.adapters.zts import Zts
 from storlab.suites.expectations import OwnEntry, with_own
 from storlab.suites.groups import Installed

@@ -79,6 +79,11 @@ class Disk(_AtPath):
     kind: ClassVar[str] = "Disk"
 
     @property
+    def fingerprint(self) -> str:
+        """Of the user's device; empty for a disk of the run's own."""
+        return self.device.fingerprint if self.device is not None else ""
+
+    @property
     def name(self) -> str:
         """The kernel's name: ``loop0``."""
         return self.path.removeprefix("/dev/")

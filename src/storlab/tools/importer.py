@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
+from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Literal
 
-from storlab.base.text import first, grouped
+from storlab.base.errors import ParseError, RecordsError
+from storlab.base.text import first, grouped, printable
+from storlab.tools.kinds import KINDS, importers, is_of
+from storlab.tools.passed_on import read_passed_on
 
 if TYPE_CHECKING:
     from storlab.measurements import Measurements
 
+_HEADING = re.compile(rb"\n#{1,6} {1,8}([^\s#][^\n]{0,60})")
+_MOST = 1000  # headings of a file
 HEADING = "heading"
 """The fact of a part that stands under a heading, where others of its file stand under others."""
 
@@ -114,8 +122,6 @@ class Importer(ABC):
 
     def knows(self, text: bytes) -> bool:
         """Whether a file of a folder is one of the tool's: of its whole text, or of the first 64 KiB."""
-        from storlab.tools.kinds import is_of  # not needed for files that are named
-
         return is_of(self.kind, text)
 
     def said_by_name(self, path: Path) -> Mapping[str, str]:
@@ -133,3 +139,58 @@ class Importer(ABC):
     def read_beside(self, parts: Sequence[Part], folder: Path, source: str) -> Sequence[Part]:
         """``parts`` with what the files beside it, in ``folder``, add. Raises ``ParseError`` with file and line."""
         return parts
+
+
+class TextImporter(Importer):
+    """Of a tool that prints text, which others pass on."""
+
+    begin: ClassVar[bytes] = b""
+    """A pattern of what lines begin with that the tool doesn't indent, where its reader needs that."""
+    binary: ClassVar[str] = ""
+    """What a file with zero bytes in it is, for a message; nothing where they may be in it."""
+
+    @abstractmethod
+    def parts(self, text: bytes, source: str) -> Sequence[tuple[int, Part]]:
+        """All that is in a text as the tool printed it, each with the line on which it begins."""
+
+    def read(self, text: bytes, source: str, options: Mapping[str, Any]) -> Sequence[Part]:
+        if self.binary and b"\0" in text:
+            raise ParseError(self.binary, source)
+        return read_passed_on(text, lambda shown: under_headings(shown, self.parts(shown, source)), self.begin)
+
+
+def under_headings(text: bytes, parts: Sequence[tuple[int, Part]]) -> list[Part]:
+    """Where parts stand under several headings, each with its own as a fact.
+
+    What a heading means nobody knows but its writer, so it tells no cells apart.
+    """
+    found: list[tuple[int, bytes]] = []
+    if len(parts) < 2:
+        return [part for _, part in parts]
+    line = counted = 0
+    for match in islice(_HEADING.finditer(b"\n" + text), _MOST):
+        line, counted = line + text.count(b"\n", counted, match.start()), match.start()
+        found.append((line + 1, match[1]))
+    said = [next((heading for at, heading in reversed(found) if at <= line), b"") for line, _ in parts]
+    if len(set(said)) < 2:
+        return [part for _, part in parts]
+    named = (printable(heading.decode(errors="replace")).strip("# ") for heading in said)
+    return [
+        part.with_found(facts={**part.measured.facts, HEADING: heading})
+        for (_, part), heading in zip(parts, named, strict=True)
+    ]
+
+
+def importer_of(kind: str) -> Importer:
+    """The importer of this name. Raises ``RecordsError`` where there is none."""
+    if kind in KINDS:
+        module, _, name = KINDS[kind].place.partition(":")
+        built_in: Importer = getattr(import_module(module), name)()
+        return built_in
+    found = importers().get(kind)
+    if found is None:
+        raise RecordsError(
+            f"no importer of {kind} is installed: a newer version of Storlab, or an extension, imported the run"
+        )
+    importer: Importer = found.load()()
+    return importer

@@ -10,16 +10,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-from storlab.base.errors import RecordsError
 from storlab.tools.passed_on import peeled
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-    from storlab.tools.importer import Importer
 
 GROUP = "storlab.importers"
 HEAD = 1 << 16
@@ -219,21 +216,6 @@ def importers() -> dict[str, EntryPoint]:
 
     found = {kind: EntryPoint(kind, each.place, GROUP) for kind, each in KINDS.items()}
     return {entry.name: entry for entry in entry_points(group=GROUP)} | found
-
-
-def importer_of(kind: str) -> Importer:
-    """The importer of this name. Raises ``RecordsError`` where there is none."""
-    if kind in KINDS:
-        module, _, name = KINDS[kind].place.partition(":")
-        built_in: Importer = getattr(import_module(module), name)()
-        return built_in
-    found = importers().get(kind)
-    if found is None:
-        raise RecordsError(
-            f"no importer of {kind} is installed: a newer version of Storlab, or an extension, imported the run"
-        )
-    importer: Importer = found.load()()
-    return importer
 
 
 @dataclass(frozen=True)

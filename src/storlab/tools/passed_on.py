@@ -10,15 +10,12 @@ that a reader knows as it is. It tries what ``peeled`` yields, in order, and tak
 from __future__ import annotations
 
 import re
-from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from itertools import islice
-from typing import Any, ClassVar, TypeVar
+from typing import TypeVar
 
 from storlab.base.errors import ParseError
-from storlab.base.text import printable
-from storlab.tools.importer import HEADING, Importer, Part
 
 _DEPTH = 6  # things before a line, one before the other
 _SEVERAL = 3  # labels, as far as they are named
@@ -124,8 +121,6 @@ def _host(text: bytes) -> bytes | None:
 
 
 Found = TypeVar("Found")
-_HEADING = re.compile(rb"\n#{1,6} {1,8}([^\s#][^\n]{0,60})")
-_MOST = 1000  # headings of a file
 
 
 def read_passed_on(text: bytes, read: Callable[[bytes], Sequence[Found]], begin: bytes = b"") -> Sequence[Found]:
@@ -149,46 +144,6 @@ def read_passed_on(text: bytes, read: Callable[[bytes], Sequence[Found]], begin:
     if not found and refused is not None:
         raise refused
     return found
-
-
-class TextImporter(Importer):
-    """Of a tool that prints text, which others pass on."""
-
-    begin: ClassVar[bytes] = b""
-    """A pattern of what lines begin with that the tool doesn't indent, where its reader needs that."""
-    binary: ClassVar[str] = ""
-    """What a file with zero bytes in it is, for a message; nothing where they may be in it."""
-
-    @abstractmethod
-    def parts(self, text: bytes, source: str) -> Sequence[tuple[int, Part]]:
-        """All that is in a text as the tool printed it, each with the line on which it begins."""
-
-    def read(self, text: bytes, source: str, options: Mapping[str, Any]) -> Sequence[Part]:
-        if self.binary and b"\0" in text:
-            raise ParseError(self.binary, source)
-        return read_passed_on(text, lambda shown: under_headings(shown, self.parts(shown, source)), self.begin)
-
-
-def under_headings(text: bytes, parts: Sequence[tuple[int, Part]]) -> list[Part]:
-    """Where parts stand under several headings, each with its own as a fact.
-
-    What a heading means nobody knows but its writer, so it tells no cells apart.
-    """
-    found: list[tuple[int, bytes]] = []
-    if len(parts) < 2:
-        return [part for _, part in parts]
-    line = counted = 0
-    for match in islice(_HEADING.finditer(b"\n" + text), _MOST):
-        line, counted = line + text.count(b"\n", counted, match.start()), match.start()
-        found.append((line + 1, match[1]))
-    said = [next((heading for at, heading in reversed(found) if at <= line), b"") for line, _ in parts]
-    if len(set(said)) < 2:
-        return [part for _, part in parts]
-    named = (printable(heading.decode(errors="replace")).strip("# ") for heading in said)
-    return [
-        part.with_found(facts={**part.measured.facts, HEADING: heading})
-        for (_, part), heading in zip(parts, named, strict=True)
-    ]
 
 
 def _at_margin(text: bytes, begin: bytes) -> bytes:

@@ -13,7 +13,8 @@ from storlab.cli.import_.files import make_run
 from storlab.cli.import_.options import ImportOptions
 from storlab.cli.import_.paths import files_in, foreign, head_of, text_of, without_beside
 from storlab.cli.output import show, warn
-from storlab.tools.kinds import HEAD, KINDS, Signature, contained_in, importer_of, importers, is_fio_log, signatures_in
+from storlab.tools.importer import importer_of
+from storlab.tools.kinds import HEAD, KINDS, Signature, contained_in, importers, is_fio_log, signatures_in
 from storlab.tools.passed_on import labels_of
 
 _BEGINS = 40

@@ -21,8 +21,8 @@ from storlab.records.manifest import LOCK
 from storlab.records.manifest import NAME as MANIFEST
 from storlab.tools.cells import INSTEAD
 from storlab.tools.imported import Imported
-from storlab.tools.importer import Importer
-from storlab.tools.kinds import HEAD, importer_of
+from storlab.tools.importer import Importer, importer_of
+from storlab.tools.kinds import HEAD
 
 
 def without_beside(options: ImportOptions) -> ImportOptions:

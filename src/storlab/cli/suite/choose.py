@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
-
 from storlab.base.amounts import plural
 from storlab.base.errors import UserError
 from storlab.base.reading import read_file
 from storlab.base.text import grouped
-from storlab.base.units import Size, parse_duration
-from storlab.cli.suite.options import Choice
+from storlab.base.units import parse_duration
+from storlab.cli.suite.options import Choice, size_of
 from storlab.run.permissions import NO_PERMISSIONS, Permissions
 from storlab.suites.adapters.command import Command
 from storlab.suites.history import Past, past_of
@@ -167,13 +165,6 @@ def time_of(text: str, option: str) -> float | None:
     if not 0 <= seconds <= _LONGEST:
         raise UserError(f"{option} {text}: write a time up to 30 days, such as 10m")
     return seconds or None
-
-
-def size_of(text: str, option: str = "--memory") -> int:
-    try:
-        return TypeAdapter[int](Size).validate_python(text)
-    except ValidationError:
-        raise UserError(f"{option} {text}: write a size, such as 1G") from None
 
 
 def _patterns(written: list[str]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from storlab.base.errors import UserError
-from storlab.cli.suite.choose import size_of
+from storlab.cli.suite.options import size_of
 from storlab.cli.suite.originals import variables_for
 from storlab.suites.adapters.zts import PERF, Zts, ZtsFile
 from storlab.suites.run.own_files import own_adapter

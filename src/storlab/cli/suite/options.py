@@ -134,7 +134,6 @@ class GuestOptions(Boots):
 
     def asked(self, names: tuple[str, ...], here: Here | None = None, **more: Any) -> Asked:
         """What is to be run, with ``more`` of the fields of ``Asked``. Raises ``UserError``."""
-        from storlab.cli.suite.choose import size_of
         from storlab.suites.run.plan import Asked
 
         return Asked(
@@ -236,3 +235,14 @@ def here_of(name: str, disks: Strings, wipe: Strings, guests: int, files: str = 
     folder = os.path.abspath(files or os.environ.get("FILEDIR", "") or FILES)  # noqa: PTH100 - it need not be there
     user = os.environ.get("SUDO_USER", "") or "root"
     return Here(name, folder, chosen, allowed, tuple(os.environ.get("KEEP", "").split()), user)
+
+
+def size_of(text: str, option: str = "--memory") -> int:
+    from pydantic import TypeAdapter, ValidationError
+
+    from storlab.base.units import Size
+
+    try:
+        return TypeAdapter[int](Size).validate_python(text)
+    except ValidationError:
+        raise UserError(f"{option} {text}: write a size, such as 1G") from None

@@ -148,7 +148,7 @@ def zfs_tests(
 
     from storlab.cli.clean import clean_all
     from storlab.cli.suite.as_original import Original, finish_zfs_tests, run_original
-    from storlab.cli.suite.choose import size_of
+    from storlab.cli.suite.options import size_of
     from storlab.suites.adapters.zts import STF_SUITE, ChosenZts, ZtsOptions
     from storlab.suites.originals import single_test, tags_of
     from storlab.suites.run.suite_run import look_at_suite
@@ -326,7 +326,8 @@ def check(
 
     from storlab.base.errors import UserError
     from storlab.cli.options import new_folder
-    from storlab.cli.suite.choose import size_of, time_of
+    from storlab.cli.suite.choose import time_of
+    from storlab.cli.suite.options import size_of
     from storlab.suites.adapters.check import Check, CheckOptions
     from storlab.suites.places.guest import OWN_TESTS
     from storlab.suites.run.own_files import choose, words

@@ -16,7 +16,6 @@ from msgspec import Meta, Struct
 from storlab.base.amounts import size_text
 from storlab.base.errors import SafetyError, StorlabError, UserError
 from storlab.base.record import Count
-from storlab.layers.resources import Disk
 
 if TYPE_CHECKING:
     from storlab.nodes.node import Node
@@ -161,10 +160,6 @@ Fingerprint = Annotated[str, Meta(pattern=r"^((marked|numbered)-[0-9a-f]{32})?$"
 
 TypesOf = Callable[[bytes], list[str]]
 """Which types of signatures in what ``wipefs --json`` prints are Storlab's own, and no one else's."""
-
-
-def fingerprint_of(disk: Disk) -> str:
-    return disk.device.fingerprint if disk.device is not None else ""
 
 
 async def own_signatures(

@@ -15,7 +15,7 @@ from storlab.base.text import number_or_text
 from storlab.base.units import Duration, Size, power_of_two
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.block import mapper
-from storlab.layers.block.identity import fingerprint_of, refuse_another
+from storlab.layers.block.identity import refuse_another
 from storlab.layers.block.queue import queue_facts
 from storlab.layers.fs.mkfs import filesystem_uuid, forget_filesystem
 from storlab.layers.resources import Disk
@@ -136,7 +136,7 @@ class CryptLayer(Layer[Disk, Disk]):
         await refuse_another(node, below.path, below.device)
         nonce = secrets.token_hex(16)
         if self.format == "luks2" and not below.ours:  # first, so that it is undone once nothing holds the disk
-            was = fingerprint_of(below)
+            was = below.fingerprint
             await context.register_undo("mkfs.forget", device=below.path, run=context.run, nonce=nonce, was=was)
         await mapper.announce(context, name, "dm_crypt")
         keys = ("--cipher", self.cipher, "--key-size", str(self.key_size), "--sector-size", str(self.sector_size))

@@ -20,7 +20,7 @@ from storlab.base.text import number_or_text
 from storlab.base.units import Size, power_of_two, size_text
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.block import mapper
-from storlab.layers.block.identity import fingerprint_of, refuse_another
+from storlab.layers.block.identity import refuse_another
 from storlab.layers.block.queue import put, queue_facts, sysfs
 from storlab.layers.fs.mkfs import filesystem_uuid, forget_filesystem
 from storlab.layers.resources import Disk
@@ -133,7 +133,7 @@ class MdLayer(Layer[None, Disk]):
         for disk in disks:
             await refuse_another(node, disk.path, disk.device)
             if not disk.ours:
-                forget = {"device": disk.path, "run": context.run, "nonce": nonce, "was": fingerprint_of(disk)}
+                forget = {"device": disk.path, "run": context.run, "nonce": nonce, "was": disk.fingerprint}
                 await context.register_undo("mkfs.forget", **forget)
         await context.register_undo("md.stop", run=context.run, nonce=nonce)
         await load_modules(node, _MODULES[self.level])

@@ -17,7 +17,7 @@ from storlab.base.errors import CommandFailed, Unsupported
 from storlab.base.reach import options_of
 from storlab.base.units import Size, size_text
 from storlab.layers.base import LayerContext
-from storlab.layers.block.identity import Fingerprint, fingerprint_of, own_signatures, refuse_another
+from storlab.layers.block.identity import Fingerprint, own_signatures, refuse_another
 from storlab.layers.block.loop import signatures
 from storlab.layers.resources import Disk
 from storlab.layers.stack import Plan, PlannedLayer
@@ -202,7 +202,7 @@ class MkfsLayer(PlannedLayer[Disk, Disk]):
 
     def plan(self, below: Disk, context: LayerContext) -> Plan:
         nonce = secrets.token_hex(16)
-        forget = {"device": below.path, "run": context.run, "nonce": nonce, "was": fingerprint_of(below)}
+        forget = {"device": below.path, "run": context.run, "nonce": nonce, "was": below.fingerprint}
         argv = [f"mkfs.{self.type}", *self.arguments(filesystem_uuid(context.run, nonce)), below.path]
         return Plan(
             replace(below, filesystem=self.type),

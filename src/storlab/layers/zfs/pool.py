@@ -18,7 +18,7 @@ from storlab.base.errors import TrialError
 from storlab.base.reach import Choice, KernelSetting, OwnName
 from storlab.base.units import Size, size_text
 from storlab.layers.base import Layer, LayerContext
-from storlab.layers.block.identity import Fingerprint, fingerprint_of, own_signatures, refuse_another
+from storlab.layers.block.identity import Fingerprint, own_signatures, refuse_another
 from storlab.layers.block.loop import signatures
 from storlab.layers.fs.files import remove_file
 from storlab.layers.resources import Dir, Disk, File, Pool
@@ -114,7 +114,7 @@ async def pool_disk(disk: Disk, pool: str, context: LayerContext) -> str:
     """A device node for the disk that is Storlab's own. In ``/dev``: other file systems may be mounted without any."""
     path = f"/dev/{pool}/{disk.name}"
     if not disk.ours:
-        await context.register_undo("zpool.forget", device=disk.path, pool=pool, was=fingerprint_of(disk))
+        await context.register_undo("zpool.forget", device=disk.path, pool=pool, was=disk.fingerprint)
     await context.register_undo("zpool.node", path=path)
     await refuse_another(context.node, disk.path, disk.device)
     major, minor = (await context.node.read_text(f"/sys/class/block/{disk.name}/dev")).strip().split(":")

@@ -25,8 +25,7 @@ from storlab.base.text import is_whole, printable
 from storlab.base.units import shown
 from storlab.measurements import Measurements, metric_frame
 from storlab.tools.bonnie.run import CREATE, IN_BYTES, OUTPUT, TESTS, BonnieRun, declared
-from storlab.tools.importer import Part
-from storlab.tools.passed_on import TextImporter
+from storlab.tools.importer import Part, TextImporter
 
 _RATE = r"(?:\d+(?:\.\d+)?[kmgt]?|\++)"
 _CELL = re.compile(rf"({_RATE})\s+(\d+|\++)")

@@ -35,8 +35,7 @@ from storlab.tools.elbencho.phases import (
     read_table,
     share_of_reads,
 )
-from storlab.tools.importer import Part
-from storlab.tools.passed_on import TextImporter
+from storlab.tools.importer import Part, TextImporter
 
 _ISO_DATE = re.compile(r"ISO DATE(?: start)? *: (?P<date>.*)")
 _ISO_END = re.compile(r"ISO DATE end *:.*")

@@ -26,8 +26,8 @@ from storlab.base.reading import read_file
 from storlab.base.text import first, printable
 from storlab.measurements import SERIES_COLUMNS, Measurements, empty, metric_frame
 from storlab.metrics import Value
-from storlab.tools.importer import Part
-from storlab.tools.passed_on import TextImporter, read_passed_on
+from storlab.tools.importer import Part, TextImporter
+from storlab.tools.passed_on import read_passed_on
 from storlab.tools.pgbench.log import METRICS, Log, is_log, read_log
 
 NUMBER = r"(\d{1,15}(?:\.\d{1,15})?)"

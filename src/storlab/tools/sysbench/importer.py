@@ -12,8 +12,7 @@ import polars as pl
 from storlab.base.text import printable
 from storlab.measurements import SERIES_COLUMNS, Measurements, empty, metric_frame
 from storlab.metrics import MetricSpec, Value, by_name, latencies
-from storlab.tools.importer import Part
-from storlab.tools.passed_on import TextImporter
+from storlab.tools.importer import Part, TextImporter
 from storlab.tools.sysbench.blocks import Test
 from storlab.tools.sysbench.text import LINES_BEGIN, SysbenchRun, read_sysbench
 

@@ -20,8 +20,7 @@ import polars as pl
 from storlab.base.errors import ParseError
 from storlab.base.text import is_whole, printable
 from storlab.measurements import SERIES_COLUMNS, Measurements, metric_frame
-from storlab.tools.importer import Part
-from storlab.tools.passed_on import TextImporter
+from storlab.tools.importer import Part, TextImporter
 from storlab.tools.vdbench.runs import METRICS, OPERATIONS, Run, clock, is_flatfile, read_flatfile
 
 _MIB, _MS, _PERCENT = 2.0**20, 1e-3, 1e-2

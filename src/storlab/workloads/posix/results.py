@@ -14,7 +14,7 @@ from storlab.base.errors import CommandFailed, ParseError, TimedOut
 from storlab.measurements import CHECK_COLUMNS, Measurements, metric_frame
 from storlab.nodes.process import ExitRecord, telling
 from storlab.workloads.base import bytes_of, elapsed_values, read_exit
-from storlab.workloads.posix.workload import COUNTS, SERVER, SERVER_FILE
+from storlab.workloads.posix import COUNTS, SERVER, SERVER_FILE
 
 _MOST = 512 * 1024  # bytes of all lines; all checks with the longest reasons take 40 KiB, those of pjdfstest 250
 _WORDS = 5  # of the command, before options and names

@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from storlab.nodes.process import telling
 from storlab.workloads.base import RunContext, Served
+from storlab.workloads.posix import SERVER
 from storlab.workloads.posix.checks.processes import LENGTH
-from storlab.workloads.posix.workload import SERVER
 
 FOLDER = "fsync"  # below the directory of the checks
 

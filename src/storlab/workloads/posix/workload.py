@@ -26,21 +26,8 @@ from storlab.model import Model
 from storlab.nodes.needs import Needs, together
 from storlab.nodes.node import Node
 from storlab.workloads.base import ELAPSED, Launch, OptionError, RunContext, Workload
+from storlab.workloads.posix import COUNTS, SERVER, SERVER_FILE
 from storlab.workloads.posix.checks.pjdfstest import PREFIX
-
-COUNTS = (
-    MetricSpec("posix.passed", "1", "higher", "min", noun="checks passed"),
-    MetricSpec("posix.failed", "1", "lower", "max", noun="checks failed"),
-    MetricSpec("posix.unsupported", "1", "lower", "max", noun="checks unsupported"),
-)
-"""Several nodes have the fewest passed and the most failed of any."""
-
-SERVER = "fsync-reaches-server"
-"""The check that looks at whoever serves the directory: no part of the program, see ``server.py``."""
-
-SERVER_FILE = "server.json"
-"""Its line, in the folder of the trial."""
-
 
 PROGRAM = "pjdfstest"
 NEEDS = Needs(programs=("openssl", "awk"))
