@@ -32,7 +32,7 @@ from benchmarks.soundness.noise import KINDS, slots
 from storlab.analysis.stats.anytime import Floats
 from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Difference
-from storlab.analysis.watched import named, paired
+from storlab.analysis.why.watched import named, paired
 from storlab.records.derive import tables_of
 from storlab.records.run_folder import RunFolder
 from storlab.run.planning.recorded import design_of_run

@@ -15,7 +15,7 @@ from scipy.stats import binomtest, ttest_ind
 
 from storlab.analysis.compare import difference
 from storlab.analysis.design import CompareSpec
-from storlab.analysis.gates import parse_gate
+from storlab.analysis.judging import parse_gate
 from storlab.analysis.runs.across_runs import RunComparison, compare_runs
 from storlab.analysis.runs.merged_runs import RunData
 from storlab.analysis.stats.pairing import Order, Span, pairs_in_time, same_order

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from storlab.analysis.claims import _Evidence
 from storlab.analysis.data import Claim
 from storlab.analysis.design import ClaimSpec, CompareSpec
-from storlab.analysis.gates import WORDS, Gate, parse_gate
+from storlab.analysis.judging import WORDS, Gate, parse_gate
 from storlab.analysis.runs.across_runs import RunComparison, compare_runs
 from storlab.analysis.stats.anytime import Floats
 from storlab.analysis.summarise import summarise

@@ -14,7 +14,7 @@ from storlab.analysis.block import block_io, unit_of
 from storlab.analysis.compare import compare, describe
 from storlab.analysis.data import Claim
 from storlab.analysis.design import ClaimSpec, CompareSpec, Design
-from storlab.analysis.gates import apply, parse_gate
+from storlab.analysis.judging import apply, parse_gate
 from storlab.analysis.runs.across_runs import compare_runs
 from storlab.analysis.runs.sides import Sample, pooled, sides
 from storlab.analysis.stats.pairing import Side, pair, pool

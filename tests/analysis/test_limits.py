@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from analysis.simulate import at_most, log_ratios
 from storlab.analysis.compare import Question, compare
-from storlab.analysis.gates import apply, parse_gate
+from storlab.analysis.judging import apply, parse_gate
 from storlab.analysis.stats import signs
 from storlab.analysis.stats.anytime import Floats
 from storlab.analysis.stats.checks import far_rounds

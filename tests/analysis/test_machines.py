@@ -15,7 +15,7 @@ from storlab.analysis.data import Effects
 from storlab.analysis.design import CompareSpec, Design, machines_of_rounds
 from storlab.analysis.effects import effects_of
 from storlab.analysis.estimates import Recorded
-from storlab.analysis.gates import apply, parse_gate
+from storlab.analysis.judging import apply, parse_gate
 from storlab.analysis.runs.across_runs import RunsCompared, compare_runs
 from storlab.analysis.runs.merged_runs import RunData
 from storlab.analysis.stats.anytime import Floats

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from storlab.analysis.design import CompareSpec
-from storlab.analysis.gates import parse_gate
+from storlab.analysis.judging import parse_gate
 from storlab.analysis.runs.across_runs import by_question, compare_runs
 from storlab.analysis.runs.merged_runs import RunData
 from storlab.analysis.summarise import summarise

@@ -26,15 +26,23 @@ from storlab.analysis.foresight import (
     visible,
     warnings_of,
 )
-from storlab.analysis.gates import Gate
+from storlab.analysis.judging import Gate
 from storlab.analysis.questions import Planned
 from storlab.analysis.runs.across_runs import compare_runs
 from storlab.analysis.runs.merged_runs import RunData
 from storlab.analysis.stats.anytime import mean_interval
 from storlab.analysis.stats.pairing import Pairs
 from storlab.analysis.stats.signed_rank import fewest_rounds
-from storlab.analysis.steady import SteadyState, steady_state
-from storlab.analysis.stopping import Decision, Rule, decide, open_points, precision_of, relative_width
+from storlab.analysis.stopping import (
+    Decision,
+    Rule,
+    SteadyState,
+    decide,
+    open_points,
+    precision_of,
+    relative_width,
+    steady_state,
+)
 from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Comparison, Estimate, SteadyWindow, Summary
 from storlab.analysis.verdict import Rules

@@ -19,7 +19,7 @@ from storlab.analysis.stats.anytime import log_evidence_of_means, mean_interval
 from storlab.analysis.stats.closed_testing import Hypothesis, thresholds
 from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Comparison, FactDifference, Underneath, from_json, to_json
-from storlab.analysis.watched import (
+from storlab.analysis.why.watched import (
     Named,
     Paired,
     correlation,

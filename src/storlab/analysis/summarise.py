@@ -16,15 +16,14 @@ from storlab.analysis.design import Design, machines_of_rounds
 from storlab.analysis.distributions import distributions
 from storlab.analysis.effects import effects_of
 from storlab.analysis.estimates import KEYS, Recorded, collect, estimates, node_estimates, with_zeros
-from storlab.analysis.gates import parse_gate
-from storlab.analysis.judging import Case, answers, cases, family_of, rests_of
+from storlab.analysis.judging import Case, answers, cases, family_of, parse_gate, rests_of
 from storlab.analysis.questions import Catalogue, Planned, Trait, matching, plan
 from storlab.analysis.stats.anytime import EFFECT_VARIANCE, Floats
 from storlab.analysis.stats.pairing import Pairs, Rounds, Side, pair, pool
-from storlab.analysis.steady import steady_state
+from storlab.analysis.stopping import steady_state
 from storlab.analysis.summary import CellState, CellStatus, Comparison, Estimate, Method, Summary
-from storlab.analysis.watched import Watch
-from storlab.analysis.why import Asked, explained
+from storlab.analysis.why.differences import Asked, explained
+from storlab.analysis.why.watched import Watch
 from storlab.findings import About
 from storlab.metrics import Declarations, Key
 

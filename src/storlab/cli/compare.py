@@ -40,7 +40,7 @@ def compare(
     Trials that were interleaved get verdicts; differences between runs that were not are described.
     """
     one_thread_for_algebra()
-    from storlab.analysis.gates import parse_gate
+    from storlab.analysis.judging import parse_gate
     from storlab.analysis.runs.across_runs import compare_runs
     from storlab.base.amounts import plural
     from storlab.findings import Reported

@@ -5,7 +5,7 @@ import resource
 import sys
 import warnings
 
-from storlab.cli.streams import open_streams
+from storlab.cli.output import open_streams
 
 _COMPLETING = "_STORLAB_COMPLETE"
 """Set by a shell that asks Typer how a command goes on."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from storlab.analysis.summary import Summary
 from storlab.base.errors import MissingTool, ParseError, StorlabError, UserError
-from storlab.cli.output import show_json, until_closed, warn
+from storlab.cli.output import NAMES, show_json, until_closed, warn
 from storlab.cli.status import (
     GATE_HIT,
     GATE_MISSING,
@@ -22,7 +22,6 @@ from storlab.cli.status import (
     Status,
     of_gates,
 )
-from storlab.cli.streams import NAMES
 from storlab.metrics import PROBE
 from storlab.probes.stacks import NAME as SAMPLES
 from storlab.probes.stacks import Profile, boxes, profile, read_output

@@ -141,7 +141,7 @@ def _refuse_conflicts(options: RunOptions) -> None:
 
 def _check_gates(gates: list[str] | None) -> None:
     if gates:
-        from storlab.analysis.gates import parse_gate
+        from storlab.analysis.judging import parse_gate
 
         for text in gates:
             parse_gate(text)

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from storlab.base.errors import StorlabError, StudyError, UserError
-from storlab.cli.output import warn
-from storlab.cli.streams import NAMES, discard
+from storlab.cli.output import NAMES, discard, warn
 
 if TYPE_CHECKING:
     from storlab.analysis.summary import GateResult

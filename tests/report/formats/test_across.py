@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from analysis.run_data import run, two_factors, with_variance
-from storlab.analysis.gates import parse_gate
+from storlab.analysis.judging import parse_gate
 from storlab.analysis.runs.across_runs import RunsCompared, compare_runs
 from storlab.findings.runs import RunsDiffer
 from storlab.report.formats import markdown, terminal

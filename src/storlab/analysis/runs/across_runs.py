@@ -14,8 +14,7 @@ import polars as pl
 
 from storlab.analysis.compare import Question, compare, describe, unanswerable
 from storlab.analysis.design import CompareSpec, Design
-from storlab.analysis.gates import Gate, apply
-from storlab.analysis.judging import needed_by, withheld
+from storlab.analysis.judging import Gate, apply, needed_by, withheld
 from storlab.analysis.questions import Planned
 from storlab.analysis.runs.merged_runs import RUN, Merged, RunData, merge, named_margin
 from storlab.analysis.runs.sides import Sides, pooled, sides

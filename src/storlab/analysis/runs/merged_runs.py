@@ -13,7 +13,7 @@ from storlab.analysis.estimates import collect
 from storlab.analysis.questions import Catalogue, Planned, Trait, matching, plan
 from storlab.analysis.runs.sides import Place, Sample, one_sided, without
 from storlab.analysis.stats.pairing import Order
-from storlab.analysis.steady import SteadyState, steady_state
+from storlab.analysis.stopping import SteadyState, steady_state
 from storlab.base.errors import UserError
 from storlab.base.text import grouped
 from storlab.findings.answers import NotSteady

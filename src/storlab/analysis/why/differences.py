@@ -11,7 +11,7 @@ import numpy as np
 from storlab.analysis.stats.anytime import Floats, half_width, spread
 from storlab.analysis.summary import Comparison, Difference, FactDifference, Moves, Underneath
 from storlab.analysis.verdict import safe_exp
-from storlab.analysis.watched import (
+from storlab.analysis.why.watched import (
     Named,
     Paired,
     Watch,

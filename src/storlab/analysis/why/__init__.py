@@ -1,0 +1,1 @@
+"""Why two sides differ: what was watched underneath, and what of it differs, too."""
