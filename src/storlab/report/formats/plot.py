@@ -47,10 +47,16 @@ def row(plot: Plot, number: int, tone: Tone) -> Markup:
 def axis(plot: Plot) -> Markup:
     """The labels above the rows."""
     labels = (
-        f'<text {_x(plot, tick, "x")} y="13" text-anchor="middle">{f"{tick:.3g}"}×</text>'
+        f'<text {_x(plot, tick, "x")} y="13" text-anchor="{_anchor(plot, tick)}">{f"{tick:.3g}"}×</text>'
         for tick in ticks(*plot.domain)
     )
     return Markup(f'<svg class="span" height="18" aria-hidden="true">{"".join(labels)}</svg>')
+
+
+def _anchor(plot: Plot, tick: float) -> str:
+    """So that no label is cut off at an end of the axis."""
+    place = _place(plot, tick)
+    return "start" if place < 3 else "end" if place > 97 else "middle"
 
 
 def _span(plot: Plot, span: Span) -> Iterator[str]:
