@@ -63,8 +63,13 @@ fn dispatch(arguments: &[OsString]) -> Result<ExitCode, OptionError> {
             println!("storlab-agent {} (protocol {PROTOCOL})", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS
         }
-        _ => return Err(OptionError(format!("unknown argument {:?}", rest.last().unwrap_or(command)))),
+        ("pcap" | "init", [.., last]) => return Err(unknown(last)),
+        _ => return Err(unknown(command)),
     })
+}
+
+fn unknown(argument: &OsStr) -> OptionError {
+    OptionError(format!("unknown argument {argument:?}"))
 }
 
 fn serve(arguments: Vec<OsString>) -> Result<ExitCode, OptionError> {
@@ -140,6 +145,6 @@ mod tests {
             "confine takes a confinement as JSON, and a program with its arguments"
         );
         assert_eq!(said("files"), "files takes the name of one file, its specification");
-        assert_eq!(said("dance"), "unknown argument \"dance\"");
+        assert_eq!(said("dance --check"), "unknown argument \"dance\"");
     }
 }

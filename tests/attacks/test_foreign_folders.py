@@ -90,7 +90,8 @@ def test_raw_records_that_are_links_are_not_read_into_tables(lab: Laboratory, tm
         raw.symlink_to(secret)
     result = lab.storlab("report", lab.out, "--format", "json")
     assert result.status == 0 and "4711" not in result.stdout, str(result)
-    assert "trial 1: raw records cannot be read" in result.stdout and "is a symbolic link" in result.stdout
+    (found,) = (each for each in json.loads(result.stdout)["warnings"] if each.get("trials") == [1])
+    assert found["finding"]["type"] == "raw-unreadable" and "is a symbolic link" in found["finding"]["why"]
 
 
 @pytest.mark.needs("root")

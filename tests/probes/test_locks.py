@@ -54,7 +54,7 @@ async def lacking(needs: Needs) -> list[str]:
 
 def test_what_a_program_of_the_agents_says_at_its_check_is_what_a_machine_lacks() -> None:
     (said,) = asyncio.run(lacking(Needs(agent=("nothing",))))
-    assert said.startswith("invalid option")
+    assert said.startswith("unknown argument")
 
 
 @pytest.mark.parametrize(
