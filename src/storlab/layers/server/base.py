@@ -2,7 +2,7 @@
 
 A subclass says which program, with which command and configuration, and how one knows that it answers. This module
 gives it a user and folders of its own, a named cgroup, a log with times in the run's records, and an undo
-(``stop.py``) that ends what is left of it, whoever comes to do so.
+(``running.py``) that ends what is left of it, whoever comes to do so.
 """
 
 from __future__ import annotations
