@@ -210,7 +210,7 @@ def test_it_runs_a_study_to_its_report_and_says_what_would_draw_charts(storlab: 
     assert f"storlab: the report has no charts: {note}\n" in ran.stderr
     page = (storlab.home / "run" / "report.html").read_text()
     assert f"This page has no charts: {note.replace(chr(39), '&#39;')}." in page
-    assert "<svg" not in page
+    assert 'class="chart' not in page and 'class="span' in page, "what is drawn in rows needs no extra"
 
 
 def test_doctor_finds_the_agent_and_the_studies(storlab: Installed) -> None:
