@@ -56,7 +56,7 @@ def _range(match: re.Match[str]) -> tuple[int, int]:
 
 INSTEAD = "leave only its whole lines, or read its figures as a table of your own (storlab import csv)"
 _LONGEST_LINE = 4096  # signs of a line
-_NUMBER = r"\s*(\d+(?:\.\d+)?[kKMGTPE]?i?B?)"
+_NUMBER = r"\s*(\d{1,18}(?:\.\d{1,18})?[kKMGTPE]?i?B?)"
 _JOB = re.compile(
     r"(?P<name>.+): \(groupid=(?P<group>\d{1,9}), jobs=(?P<members>\d{1,9})\): err=\s*(?P<error>\d{1,9})"
     r"(?: \(.*\))?: pid=(?P<pid>\d+)"
@@ -65,7 +65,9 @@ _WAY = re.compile(r"(?P<way>read|write|trim|mixed)\s*: (?=IOPS=|io=)")
 _RATE = re.compile(rf"\w+: IOPS={_NUMBER}, BW=\S+ \([^)]*\)\({_NUMBER}/(\d{{1,15}})msec\)(?:;.*)?")
 _OLD_RATE = re.compile(rf"\w+\s*: io={_NUMBER}, bw={_NUMBER}/s, iops={_NUMBER}\s*, runt=\s*(\d{{1,15}})msec")
 _LATENCY = re.compile(r"(?P<kind>slat|clat|lat|sync) \((?P<unit>\w+)\)\s*: (?=min=)")
-_FIGURES = re.compile(rf"[^=]*min={_NUMBER}, max={_NUMBER}, avg=\s*(\d+\.\d+), stdev=\s*(?:\d+\.\d+|-?nan)")
+_FIGURES = re.compile(
+    rf"[^=]*min={_NUMBER}, max={_NUMBER}, avg=\s*(\d{{1,18}}\.\d{{1,18}}), stdev=\s*(?:\d{{1,18}}\.\d{{1,18}}|-?nan)"
+)
 _PERCENTILES = re.compile(r"(?P<kind>slat|clat|lat|sync) percentiles \((?P<unit>\w+)\)\s*:")
 _PERCENTILE = re.compile(r"(\d+(?:\.\d+)?)th=\[\s*(\d{1,18})\]")
 _CPU = re.compile(r"cpu\s*: usr=(\d+\.\d+)%, sys=(\d+\.\d+)%")
