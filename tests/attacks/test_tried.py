@@ -98,11 +98,11 @@ def test_of_what_a_load_leaves_only_files_are_kept_as_many_and_as_long_as_may_be
 
 
 def test_a_level_that_is_a_path_is_no_more_than_a_label(lab: Laboratory) -> None:
-    level = "../../../etc/x"
+    level = "../../../etc/only-a-label"  # a name that no other test gives a file
     ended = lab.run(directory("command = { argv = ['true', '{at}'] }", rest=f"[factors.at]\nlevels = ['{level}', 'y']"))
     assert ended.status == 0 and {record.levels["at"] for record in lab.records()} == {level, "y"}, ended
     assert level in call("report", str(lab.out)).output
-    assert [path for path in lab.folder.parent.rglob("*") if path.name == "x"] == []
+    assert [path for path in lab.folder.parent.rglob("*") if path.name == "only-a-label"] == []
 
 
 @pytest.fixture(scope="module")
