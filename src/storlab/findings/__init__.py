@@ -107,9 +107,9 @@ class Stopped(Finding, frozen=True):
 
 
 class NotYet(Finding, frozen=True):
-    """A run goes on: what it lacks, the rounds that are expected, if that can be told, and how many are allowed.
+    """A run goes on: what it lacks, the rounds that are expected, if estimable, and how many are allowed.
 
-    ``forecast``: whether to say so where it can't be told.
+    ``forecast``: whether to say so if it isn't.
     """
 
     rounds: int
