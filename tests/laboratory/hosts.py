@@ -149,6 +149,8 @@ class Hosts:
             host.holder.kill()
             host.holder.communicate()
             host.holder = None
+        # The kernel takes a dead machine's card away some time later, and until then the next boot's has no name.
+        subprocess.run(["ip", "link", "delete", self._link(host)], check=False, stderr=subprocess.DEVNULL)
         _detach_loops(host.folder)
 
     def start(self, name: str) -> None:

@@ -29,8 +29,21 @@ FROM_BACKPORTS = ("src:zfs-linux", "src:qemu")
 
 PACKAGES: dict[str, tuple[str, ...]] = {
     "load": ("fio", "bonnie++", "sysbench", "mariadb-server", "postgresql", "redis-server"),
-    "file systems": ("btrfs-progs", "e2fsprogs", "xfsprogs", "zfsutils-linux"),
-    "block devices": ("dmsetup", "kmod", "mdadm", "mount", "nvme-cli", "parted", "qemu-utils", "udev", "util-linux"),
+    "file systems": ("btrfs-progs", "e2fsprogs", "f2fs-tools", "xfsprogs", "zfsutils-linux"),
+    "block devices": (
+        "bcache-tools",
+        "dmsetup",
+        "kmod",
+        "lvm2",
+        "mdadm",
+        "mount",
+        "nvme-cli",
+        "parted",
+        "qemu-utils",
+        "udev",
+        "util-linux",
+        "vdo",  # in backports alone
+    ),
     "network storage": (
         "aoetools",
         "cifs-utils",
