@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 
 import pytest
 
-from storlab.cli.console import Console
-from storlab.cli.listing import doctor, next_step, remedies, show_checks
+from storlab.cli.listing import checks_document, doctor, next_step, remedies
 from storlab.doctor import CHECKS
 from storlab.doctor.machine import Check
+from storlab.report.formats.terminal import render_full
 from storlab.study.json_schema import json_schema
 from study.program import call
 
@@ -75,30 +74,20 @@ FOUND = [
 ]
 
 
-def shown(width: int) -> str:
-    stream = io.StringIO()
-    show_checks(FOUND, Console(file=stream, width=width))
-    return stream.getvalue()
-
-
 def test_lines_fit_eighty_columns_symbols_tell_the_status_and_remedies_follow_with_what_they_fix() -> None:
-    assert max(len(line) for line in shown(80).splitlines()[:-1]) <= 80
-    text = shown(80)
-    assert "\x1b" not in text
+    text = render_full(checks_document(FOUND))
+    assert max(map(len, text.splitlines())) <= 80
     assert [line[0] for line in text.splitlines() if line[:1] in "✓!✗" and line] == ["✓", "!", "✗"]
-    lines = [line.strip() for line in shown(80).splitlines()]
-    first = lines.index("What would fix the rest")
-    assert lines[first + 1 : first + 3] == ["→ echo tsc > /sys/x", "for clock source"]
-    stream = io.StringIO()
-    show_checks(FOUND[:1], Console(file=stream, width=80))
-    assert "What would fix" not in stream.getvalue()
+    lines = text.splitlines()
+    assert lines[lines.index("For clock source:") + 1] == "    echo tsc > /sys/x"
+    assert "What would fix the rest" in text
+    assert "What would fix" not in render_full(checks_document(FOUND[:1]))
 
 
 def test_each_remedy_is_given_once_all_packages_in_one_command_that_is_not_broken_into_lines() -> None:
-    stream = io.StringIO()
     command = f"apt-get install {' '.join(f'package-{number}' for number in range(20))}"
-    show_checks([Check("much", "Machine", "missing", "not installed", command)], Console(file=stream, width=80))
-    assert f"→ {command}\n" in stream.getvalue()
+    text = render_full(checks_document([Check("much", "Machine", "missing", "not installed", command)]))
+    assert f"\n    {command}\n" in text
     kernel_image = "apt-get install linux-image-amd64, and boot it"
     found = [
         Check("nbd", "Block devices", "missing", "not in this kernel", kernel_image),

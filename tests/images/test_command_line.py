@@ -43,7 +43,7 @@ def test_what_belongs_to_no_image_is_listed_and_can_be_removed_and_an_empty_cach
     cache = Cache(tmp_path / "storlab" / "images")
     with cache.making(name, 1) as work:
         cache.finish(work, About(versions={"mysqld": "9.7.4-2"}))
-    assert f"{name}  {kind}  " in storlab("list", cache=tmp_path).stdout
+    assert f"{kind.capitalize()}s\n{name}  " in storlab("list", cache=tmp_path).stdout
     assert (storlab("remove", name, cache=tmp_path).stdout, cache.parts()) == (f"removed: {name}\n", [])
 
 

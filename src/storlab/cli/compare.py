@@ -117,10 +117,9 @@ def _show(found: RunsCompared, chosen: Format, output: Path | None) -> None:
         show(str(output))
     elif chosen.name == "text" and sys.stdout.isatty():
         from storlab.cli.console import Console
-        from storlab.report.formats.terminal import Shown
         from storlab.report.model.across import comparison_document
 
-        Console().print(Shown(comparison_document(found)))
+        Console().show(comparison_document(found))
     else:
         show_rendered(chosen.render(found), chosen.name)
 

@@ -30,6 +30,10 @@ class Console(RichConsole):
         if width is None and not live and self.width < _LEAST:
             self.width = _LEAST
 
+    def show(self, document: Document, *, full: bool = False) -> None:
+        """Draw it; what is to be copied is not broken into lines, however narrow the terminal is."""
+        self.print(Shown(document, full), crop=False)
+
     def on_broken_pipe(self) -> None:
         """Whoever draws says what that means, and not Rich, which would end the process."""
         raise
@@ -41,4 +45,4 @@ class Console(RichConsole):
 
 def show_document(document: Document) -> None:
     """All of it, on standard output."""
-    Console().print(Shown(document, full=True))
+    Console().show(document, full=True)

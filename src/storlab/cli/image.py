@@ -20,6 +20,7 @@ from storlab.cli.status import INTERRUPTED
 
 if TYPE_CHECKING:
     from storlab.images.cache import Listed, Part
+    from storlab.report.document import Document
     from storlab.study.study import Study
 
 _MIRROR = "http://deb.debian.org/debian"
@@ -29,7 +30,7 @@ _OTHERS = {
     "virtiofsd-": "program",
     "own-kernel-": "own kernel",
     "own-root-": "own root",
-    "own-zfs-": "own ZFS",
+    "own-zfs-": "own ZFS build",
 }
 """What parts are that belong to no image, by how their names begin. Own ones go by themselves when unused."""
 
@@ -212,12 +213,27 @@ def image_list(json: Json = False) -> None:
         return
     if not images:
         show("There is no guest image; `storlab image build` makes one.")
-    for image in images:
-        show("  ".join(_row(image)))
-    for kind, part in others:
-        show("  ".join(_part_row(kind, part)))
-    if not all(image.current for image in images):
-        show("`storlab image remove NAME` frees the space of one that is not used any more.")
+    if images or others:
+        from storlab.cli.console import show_document
+
+        show_document(_document(images, others))
+
+
+def _document(images: Sequence[Listed], others: Sequence[tuple[str, Part]]) -> Document:
+    from storlab.base.text import grouped
+    from storlab.report.document import Document, Fact, Facts, Section, said
+
+    kinds = grouped([("image", _row(image)) for image in images] + [(kind, _part_row(part)) for kind, part in others])
+    facts = tuple(
+        Facts(f"{kind[:1].upper()}{kind[1:]}s", (("", tuple(Fact(*row) for row in rows)),))
+        for kind, rows in kinds.items()
+    )
+    unused = (
+        ()
+        if all(image.current for image in images)
+        else said("`storlab image remove NAME` frees the space of an image that is not used any more.")
+    )
+    return Document("What is in the cache", (), (Section("cache", "", (*facts, *unused), titled=False),))
 
 
 def _others() -> list[tuple[str, Part]]:
@@ -233,20 +249,20 @@ def _described(part: Part) -> dict[str, Any]:
     return {"name": part.name, "size": part.size, "built": part.made, "made_of": part.about.versions}
 
 
-def _part_row(kind: str, part: Part) -> tuple[str, ...]:
+def _part_row(part: Part) -> tuple[str, str]:
     from storlab.report.language.format import quantity
 
     made_of = ", ".join(f"{name} {value}" for name, value in part.about.versions.items())
-    return part.name, kind, quantity(part.size, "B"), f"{_age(time.time() - part.made)} old", f"({made_of})"
+    return part.name, f"{quantity(part.size, 'B')}, {_age(time.time() - part.made)} old ({made_of})"
 
 
-def _row(image: Listed) -> tuple[str, ...]:
+def _row(image: Listed) -> tuple[str, str]:
     from storlab.report.language.format import quantity
 
     age = f"{_age(time.time() - image.built)} old" + ("" if image.current else ", not used any more")
     total = quantity(sum(image.sizes.values()), "B")
     told = [f"{kind} {image.versions[kind]}" for kind in ("kernel", *image.extras) if kind in image.versions]
-    return image.name, total, age, f"({', '.join(image.sizes)}; {', '.join(told)})"
+    return image.name, f"{total}, {age} ({', '.join(image.sizes)}; {', '.join(told)})"
 
 
 def _age(seconds: float) -> str:

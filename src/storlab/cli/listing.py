@@ -15,9 +15,8 @@ from storlab.cli.options import Json, String, print_json
 from storlab.cli.output import show
 
 if TYPE_CHECKING:
-    from storlab.cli.console import Console
     from storlab.doctor.machine import Check
-    from storlab.report.document import Document
+    from storlab.report.document import Document, Tone
     from storlab.study.study import Study
 
 
@@ -108,10 +107,9 @@ def schema() -> None:
     print_json(json_schema())
 
 
-_MARKS = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "missing": ("✗", "red")}
+_MARKS: Mapping[str, tuple[str, Tone]] = {"ok": ("✓", "better"), "warn": ("!", "caution"), "missing": ("✗", "worse")}
 _FIRST_STUDIES = ("quick", "quick-directory")
 """What to begin with: the first of them that this machine and user can run."""
-_NAME_WIDTH, _MOST_WIDTH = 21, 24
 _INSTALL = "apt-get install "
 _PACKAGES = re.compile(rf"{_INSTALL}(?P<packages>[\w.+-]+(?: [\w.+-]+)*)", re.ASCII)
 """A remedy that only installs, so that several are one command."""
@@ -126,44 +124,27 @@ def doctor(json: Json = False) -> None:
     if json:
         print_json([asdict(check) for check in found])
     else:
-        from storlab.cli.console import Console
+        from storlab.cli.console import show_document
 
-        show_checks(found, Console())
-
-
-def show_checks(found: Sequence[Check], console: Console) -> None:
-    """A table a group, then each remedy once, with what it fixes. Closes with what to run next."""
-    from rich.table import Table
-    from rich.text import Text
-
-    longest = max((len(check.name) for check in found), default=0)
-    for group, checks in groupby(found, key=lambda check: check.group):
-        table = Table(box=None, show_header=False, pad_edge=False)
-        table.add_column(width=1)
-        table.add_column(width=min(max(_NAME_WIDTH, longest), _MOST_WIDTH))
-        table.add_column(overflow="fold")
-        for check in checks:
-            mark, colour = _MARKS[check.status]
-            table.add_row(Text(mark, style=colour), Text(check.name, overflow="fold"), Text(check.says))
-        console.print(Text(group, style="bold"))
-        console.print(table)
-        console.print()
-    _show_remedies(remedies(found), console)
-    for line in next_step(found):
-        console.print(Text(line), soft_wrap=True)
+        show_document(checks_document(found))
 
 
-def _show_remedies(fixes: Mapping[str, Sequence[str]], console: Console) -> None:
-    from rich.padding import Padding
-    from rich.text import Text
+def checks_document(found: Sequence[Check]) -> Document:
+    """A section a group, then each remedy once, with what it fixes. Closes with what to run next."""
+    from storlab.report.document import Code, Document, Fact, Facts, Group, Section, said
+    from storlab.report.language.words import listed
 
-    if not fixes:
-        return
-    console.print(Text("What would fix the rest", style="bold"))
-    for remedy, names in fixes.items():
-        console.print(Text(f"→ {remedy}", style="cyan"), soft_wrap=True)  # a command is copied as one line
-        console.print(Padding(Text(f"for {', '.join(names)}"), (0, 0, 0, 4)))
-    console.print()
+    def fact(check: Check) -> Fact:
+        mark, tone = _MARKS[check.status]
+        return Fact(check.name, check.says, mark=mark, tone=tone)
+
+    groups = {group: tuple(map(fact, checks)) for group, checks in groupby(found, key=lambda check: check.group)}
+    sections = [Section(group, group, (Facts("", (("", facts),)),)) for group, facts in groups.items()]
+    fixes = [Group(f"For {listed(names)}:", (Code(remedy),)) for remedy, names in remedies(found).items()]
+    if fixes:
+        sections.append(Section("remedies", "What would fix the rest", tuple(fixes)))
+    sections.append(Section("next", "", said(*next_step(found)), titled=False))
+    return Document("What this machine can do", (), tuple(sections))
 
 
 def remedies(found: Sequence[Check]) -> dict[str, list[str]]:

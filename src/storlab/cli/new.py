@@ -329,11 +329,16 @@ def _show_presets(json: bool) -> None:
     if json:
         print_json({name: {"title": study.model.title, "file": study.file} for name, study in found.items()})
         return
-    wide = max(map(len, found))
-    for name, study in found.items():
-        show(f"{name:<{wide}}  {study.model.title}")
-    show("\n`storlab new --from PRESET` writes one out to edit, `storlab run PRESET` runs it as it is.")
-    show("The studies that `storlab list` shows can be written out as well.")
+    from storlab.cli.console import show_document
+    from storlab.report.document import Document, Fact, Facts, Section, said
+
+    facts = tuple(Fact(name, study.model.title) for name, study in found.items())
+    hint = (
+        "`storlab new --from PRESET` writes one out to edit, `storlab run PRESET` runs it as it is. The studies that "
+        "`storlab list` shows can be written out as well."
+    )
+    blocks = (Facts("", (("", facts),)), *said(hint))
+    show_document(Document("Presets", (), (Section("presets", "", blocks, titled=False),)))
 
 
 def _write_preset(preset: str, name: str | None, force: bool) -> None:

@@ -51,10 +51,9 @@ def report(
         show(str(page))
     elif chosen.name in ("text", FULL.name) and sys.stdout.isatty():
         from storlab.cli.console import Console
-        from storlab.report.formats.terminal import Shown
         from storlab.report.sections import report_document
 
-        Console().print(Shown(report_document(given), full))
+        Console().show(report_document(given), full=full)
     else:
         show_rendered(chosen.render(given), chosen.name)
 

@@ -217,11 +217,10 @@ def write_html(run: RunFolder, given: ReportInput, *, full: bool = False) -> Pat
 def show_and_write(run: RunFolder, given: ReportInput, size: str = "") -> Console:
     """What a run ends with: its report in the terminal, then where the run and the page lie."""
     from storlab.cli.console import Console
-    from storlab.report.formats.terminal import Shown
     from storlab.report.sections import report_document
 
     console = Console()
-    console.print(Shown(report_document(given)))  # first: drawing the page takes seconds
+    console.show(report_document(given))  # first: drawing the page takes seconds
     page = write_html(run, given)
     of = f", {size}" if size else ""
     console.print(f"\nRun:    {run.path}{of}\nReport: {page}", soft_wrap=True, markup=False)

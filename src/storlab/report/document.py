@@ -180,11 +180,13 @@ class Figure:
 
 @dataclass(frozen=True)
 class Fact:
-    """``block``: several lines, to be shown as a tool printed them."""
+    """``block``: several lines, to be shown as a tool printed them. ``mark``: a sign before the name."""
 
     name: str
     text: str
     block: bool = False
+    mark: str = ""
+    tone: Tone = ""
 
 
 @dataclass(frozen=True)

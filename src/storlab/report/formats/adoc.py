@@ -48,7 +48,7 @@ def _block(block: Block, mark: str) -> Iterator[str]:
         case Facts():
             for name, facts in block.parts:
                 yield from (f"{mark} {escaped(': '.join(filter(None, (block.title, name))))}", "")
-                yield from (f"* {escaped(f'{fact.name}: {fact.text}')}" for fact in facts)
+                yield from (f"* {escaped(f'{fact.mark} {fact.name}: {fact.text}'.lstrip())}" for fact in facts)
                 yield ""
         case Code():
             yield from ([escaped(f"{block.title}:"), ""] if block.title else [])

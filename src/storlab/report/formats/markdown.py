@@ -53,7 +53,7 @@ def _block(block: Block, mark: str) -> Iterator[str]:
         case Facts():
             for name, facts in block.parts:
                 yield from (f"{mark} {escaped(': '.join(filter(None, (block.title, name))))}", "")
-                yield from (f"- {escaped(fact.name)}: {escaped(fact.text)}" for fact in facts)
+                yield from (f"- {escaped(f'{fact.mark} {fact.name}'.lstrip())}: {escaped(fact.text)}" for fact in facts)
                 yield ""
         case Code():
             yield from ([f"{escaped(block.title)}:", ""] if block.title else [])

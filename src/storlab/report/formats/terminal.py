@@ -103,7 +103,7 @@ def in_columns(drawn: RenderableType, width: int) -> str:
     """``drawn`` as plain text without colour, ``width`` columns wide."""
     out = io.StringIO()
     console = Console(file=out, width=width, color_system=None, force_terminal=False, legacy_windows=False)
-    console.print(drawn)
+    console.print(drawn, crop=False)
     return "".join(f"{line.rstrip()}\n" for line in out.getvalue().rstrip("\n").split("\n"))
 
 
@@ -145,13 +145,17 @@ def _block(block: Block, width: int, full: bool, cut: bool = False) -> Iterator[
                 if title := ": ".join(filter(None, (block.title, name))):
                     yield foreign(title, "bold")
                 grid = RichTable.grid(padding=(0, 2, 0, 0))
+                marked = any(fact.mark for fact in facts)
                 for fact in facts:
+                    mark = [Text(fact.mark, STYLES.get(fact.tone, ""))] * marked
                     shown = Text(plain(fact.text)) if fact.block else foreign(fact.text)
-                    grid.add_row(foreign(fact.name, "dim"), shown)
+                    grid.add_row(*mark, foreign(fact.name, "" if marked else "dim"), shown)
                 yield grid
         case Code():
             yield from [foreign(f"{block.title}:")] if block.title else []
-            yield Padding(Text(plain(block.text).rstrip("\n")), (0, 0, 0, 4))
+            # Each line is whole, however narrow the terminal is, since it is copied.
+            lines = textwrap.indent(plain(block.text).rstrip("\n"), " " * 4)
+            yield Text(lines, no_wrap=True, overflow="ignore")
         case Group() if full or not block.folded:
             parts = list(_apart(block.blocks, width, full))
             yield from (foreign(block.title, "bold"), *parts[1:]) if parts and block.title else parts[1:]
