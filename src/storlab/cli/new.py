@@ -337,8 +337,8 @@ def _show_presets(json: bool) -> None:
         "`storlab new --from PRESET` writes one out to edit, `storlab run PRESET` runs it as it is. The studies that "
         "`storlab list` shows can be written out as well."
     )
-    blocks = (Facts("", (("", facts),)), *said(hint))
-    show_document(Document("Presets", (), (Section("presets", "", blocks, titled=False),)))
+    shown = Section("presets", "", (Facts("", (("", facts),)), *said(hint)), titled=False)
+    show_document(Document("Presets", (), (shown,)))
 
 
 def _write_preset(preset: str, name: str | None, force: bool) -> None:
