@@ -98,7 +98,7 @@ def _parts() -> Iterator[str]:
             yield from table(Layer)
         for kind, cls in _own(types).items():
             yield f"### {name} {kind}\n"
-            yield f"{_purpose(cls)}{_types_of(cls)}\n"
+            yield f"{purpose(cls)}{_types_of(cls)}\n"
             yield from table(cls)
             yield from _example(f"{name} {kind}")
             for keys, inner in _INNER.get(kind, {}).items():
@@ -110,7 +110,7 @@ def _parts() -> Iterator[str]:
             yield from table(Base)
             yield from _example("base image")
             yield "### Data sets\n"
-            yield f"{_purpose(DataSet)}\n"
+            yield f"{purpose(DataSet)}\n"
             yield from table(DataSet)
     yield END
 
@@ -122,7 +122,7 @@ def _own(types: Mapping[str, type[BaseModel]]) -> dict[str, type[BaseModel]]:
 
 def _section(title: str, model: type[BaseModel], key: str) -> Iterator[str]:
     yield f"## {title}\n"
-    yield f"{_purpose(model)}\n"
+    yield f"{purpose(model)}\n"
     yield from table(model)
     yield from _example(key)
     if key in AFTER_EACH:
@@ -135,7 +135,7 @@ def _example(name: str) -> Iterator[str]:
         yield f"```toml\n{EXAMPLES[name].strip()}\n```\n"
 
 
-def _purpose(model: type[BaseModel]) -> str:
+def purpose(model: type[BaseModel]) -> str:
     return " ".join((model.__doc__ or "").partition("\n\n")[0].split()).replace("``", "`")
 
 

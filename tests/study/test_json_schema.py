@@ -10,6 +10,7 @@ from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]
 import pytest
+from tools.stacks_reference import reference as stacks_reference
 from tools.study_reference import reference
 from tools.study_reference_text import EXAMPLES as SHOWN
 
@@ -145,6 +146,11 @@ def test_what_storlab_refuses_is_invalid(changes: dict[str, Any]) -> None:
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "study.md"
+
+
+def test_the_page_of_all_layers_is_up_to_date() -> None:
+    page = PAGE.with_name("stacks.md")
+    assert page.read_text() == stacks_reference(), f"write it again: python -m tools.stacks_reference > {page}"
 
 
 def test_the_page_is_up_to_date_and_describes_keys_of_all_layers_once() -> None:

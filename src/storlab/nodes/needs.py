@@ -60,6 +60,7 @@ PROGRAMS = {
 
 _UNASKED = {  # where a layer needs them, but whose versions are nobody's question
     "cifs-utils": ("mount.cifs",),
+    "coreutils": ("ln", "split"),
     "cryptsetup-bin": ("cryptsetup",),
     "dmsetup": ("dmsetup",),
     "mdadm": ("mdadm",),
@@ -72,6 +73,7 @@ _UNASKED = {  # where a layer needs them, but whose versions are nobody's questi
     "openssh-server": ("sshd",),
     "rpcbind": ("rpcbind",),
     "sshfs": ("sshfs",),
+    "util-linux": ("flock", "setpriv", "unshare"),
 }
 _UNASKED_PROGRAMS = {name: Program(package) for package, names in _UNASKED.items() for name in names}
 

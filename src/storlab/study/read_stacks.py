@@ -282,9 +282,9 @@ class StackReader:
         kind = tree["layer"]
         if not isinstance(kind, str) or kind not in kinds:
             gone = ABSENT.get(kind) if isinstance(kind, str) else None
-            message = (
-                f"layer {shown(kind)} is unsupported: {gone}" if gone else unknown(f"layer {shown(kind)}", kind, kinds)
-            )
+            named = f"layer {shown(kind)}"
+            there = "; a disk, array or folder that exists already is a `device` or a `directory`"
+            message = f"{named} is unsupported: {gone}" if gone else unknown(named, kind, kinds) + there
             self.cell.problem((*path, "layer"), message)
             return None
         layer: Layer | None = self.cell.model(kinds[kind], tree, path)
