@@ -15,10 +15,11 @@ from storlab.layers.attach.ninep import NinePLayer
 from storlab.layers.attach.pci import PciLayer, VfioLayer
 from storlab.layers.attach.virtiofs import VirtiofsdLayer, VirtiofsLayer
 from storlab.layers.base import Layer
+from storlab.layers.block.crypt import CryptLayer
 from storlab.layers.block.device import DeviceLayer, FillLayer
 from storlab.layers.block.loop import LoopLayer
-from storlab.layers.block.mapped import CryptLayer, DelayLayer
 from storlab.layers.block.md import MdLayer
+from storlab.layers.block.targets import DmLayer
 from storlab.layers.database.innodb import MariadbLayer, MysqlLayer
 from storlab.layers.database.postgresql import PostgresqlLayer
 from storlab.layers.fs.files import DirectoryLayer, FileLayer
@@ -71,7 +72,7 @@ T = TypeVar("T")
 
 _NODE_KINDS: tuple[type[NodeKind], ...] = (LocalKind, NetnsKind, SshKind, VmKind)
 _LAYERS: tuple[type[Layer], ...] = (
-    DirectoryLayer, FileLayer, LoopLayer, DeviceLayer, FillLayer, CryptLayer, DelayLayer, MdLayer,
+    DirectoryLayer, FileLayer, LoopLayer, DeviceLayer, FillLayer, CryptLayer, DmLayer, MdLayer,
     MkfsLayer, MountLayer, OverlayfsLayer,
     ImageCopyLayer, ImageCloneLayer, Qcow2Layer, ZpoolLayer, ZvolLayer, ZvolsLayer, ZfsLayer,
     NbdExportLayer, IscsiTargetLayer, NvmeTargetLayer, AoeTargetLayer, RelayLayer,

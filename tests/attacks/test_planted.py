@@ -108,3 +108,33 @@ def test_a_disk_that_was_made_slow_is_found_and_its_waiting_is_named(lab: Labora
     assert comparison.why is not None
     found = [name for each in comparison.why.differences for name in (each.metric, *each.alike)]
     assert found[0] == "disk.target.read_time", found
+
+
+FAULTS = """
+primary = "read.iops"
+repeat = { until = "max", min = 2, max = 2 }
+[nodes.vm]
+kind = "vm"
+memory = "192M"
+keep = "run"
+stack = [{ layer = "file", size = "32M" }, { layer = "virtio-blk" }, "{fault}"]
+[factors.fault]
+slow = { layer = "dm", target = "delay", reads = "40ms", after = "5s" }
+dead = { layer = "dm", target = "error", after = "5s" }
+[workload.load]
+fio = { rw = "randread", bs = "4k", direct = true, size = "16M", runtime = "6s", time_based = true, rate_iops = 50 }
+"""
+
+
+@pytest.mark.needs("guests")
+def test_a_disk_that_becomes_slow_or_dies_under_a_load_does_so_in_every_round(lab: Laboratory) -> None:
+    lab.execute(FAULTS)
+    for record in lab.records():
+        if record.levels["fault"] == "dead":
+            assert record.status == "failed" and "Input/output error" in (record.reason or ""), record.reason
+            continue
+        assert record.status == "done", record.reason
+        load = lab.run_folder.trial_folder(record.trial) / "vm" / "load" / "fio.json"
+        latency = json.loads(load.read_text())["jobs"][0]["read"]["clat_ns"]
+        assert latency["min"] < 20e6 < 39e6 < latency["max"], latency
+    assert len(lab.records()) == 4 and lab.leftovers() == []

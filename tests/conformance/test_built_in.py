@@ -52,6 +52,7 @@ ENDED = exit_bytes(ExitRecord(("load",), 0, None, False, None, 0.0, 1.0, 2.0, 0.
 
 LAYERS: Mapping[str, Mapping[str, Any]] = {
     "device": {"path": "/dev/disk/by-id/x"},
+    "dm": {"target": "delay", "reads": "1ms"},
     "file": {"size": "64M"},
     "image-clone": {"base": {"file": "/images/base.img"}},
     "image-copy": {"base": {"size": "64M"}},

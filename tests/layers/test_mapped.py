@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
 import pytest
 from pydantic import ValidationError
 
-from storlab.base.errors import Unsupported
+from laboratory.studies import parsed
+from storlab.base.errors import StudyError, Unsupported
+from storlab.layers import stack
+from storlab.layers.base import LayerContext
 from storlab.layers.block import mapper
-from storlab.layers.block.mapped import CryptLayer, DelayLayer, parse_status, parse_table
+from storlab.layers.block.crypt import CryptLayer, parse_status
+from storlab.layers.block.targets import DmLayer, parse_table
 from storlab.layers.resources import Disk
 
-from .pair import Crossed, Pair, open_shop
+from .pair import Crossed, End, Pair, open_shop
 from .sites import parse
 
 BELOW = ({"layer": "file", "size": "48M"}, {"layer": "loop"})
 TEXT = "storlab-was-here"
+M = 1024**2
 
 shop = pytest.fixture(scope="module")(open_shop)
 guests = pytest.mark.needs("guests")
@@ -81,13 +89,13 @@ async def test_an_encrypted_disk_is_as_asked_for_and_its_key_is_nowhere(
 async def test_a_file_system_is_on_an_encrypted_disk_on_a_slow_one(pair: Pair) -> None:
     stack = (
         *BELOW,
-        {"layer": "delay", "reads": "20ms", "flushes": "5ms"},
+        {"layer": "dm", "target": "delay", "reads": "20ms", "flushes": "5ms"},
         {"layer": "crypt"},
         {"layer": "mkfs", "type": "ext4"},
         {"layer": "mount"},
     )
     async with pair.crossed(*stack) as crossed:
-        slow = crossed.fact("delay")
+        slow = crossed.fact("dm")
         assert {kind: slow[kind] for kind in ("reads", "writes", "flushes")} == {
             "reads": "20 ms",
             "writes": "0 ms",
@@ -142,14 +150,12 @@ def test_what_no_encryption_is_like_is_refused(keys: dict[str, Any], said: str) 
         CryptLayer.model_validate({"layer": "crypt", **keys})
 
 
-def test_delays_are_whole_milliseconds_and_both_layers_lie_below_mkfs() -> None:
-    with pytest.raises(ValidationError, match=r"whole milliseconds, not by 1\.5 ms"):
-        DelayLayer.model_validate({"layer": "delay", "reads": "1500us"})
-    (mkfs, crypt, delay) = parse(
-        [{"layer": "mkfs", "type": "xfs"}, {"layer": "crypt"}, {"layer": "delay", "writes": "2ms"}]
+def test_layers_of_device_mapper_lie_below_mkfs() -> None:
+    (mkfs, crypt, slow) = parse(
+        [{"layer": "mkfs", "type": "xfs"}, {"layer": "crypt"}, {"layer": "dm", "target": "delay", "writes": "2ms"}]
     )
-    assert crypt.check_above(mkfs) and delay.check_above(mkfs)
-    assert (crypt.label(), delay.label()) == ("crypt luks2", "delay writes 2ms")
+    assert crypt.check_above(mkfs) and slow.check_above(mkfs)
+    assert (crypt.label(), slow.label()) == ("crypt luks2", "dm delay writes 2ms")
 
 
 def test_what_cryptsetup_and_dmsetup_print_is_read_and_rubbish_is_nothing() -> None:
@@ -162,9 +168,177 @@ def test_what_cryptsetup_and_dmsetup_print_is_read_and_rubbish_is_nothing() -> N
         "flags": "discards",
     }
     assert parse_status("rubbish\n  a\n : b\n") == {}
-    assert parse_table("0 2048 delay 254:0 0 10 254:0 0 20 254:0 0 30\n") == {
-        "reads": "10 ms",
-        "writes": "20 ms",
-        "flushes": "30 ms",
-    }
-    assert parse_table("") == {}
+
+
+@pytest.mark.parametrize(
+    ("table", "facts"),
+    [
+        (
+            "0 2048 delay 254:0 0 10 254:0 0 20 254:0 0 30\n",
+            {"targets": {"delay": 1048576}, "reads": "10 ms", "writes": "20 ms", "flushes": "30 ms"},
+        ),
+        ("0 8 linear 7:0 0\n8 8 error \n16 8 linear 7:0 16\n", {"targets": {"linear": 8192, "error": 4096}}),
+        (
+            "0 8 flakey 7:0 0 0 1 1 drop_writes ",
+            {"targets": {"flakey": 4096}, "up": "0 s", "down": "1 s", "fault": "drop_writes"},
+        ),
+        ("0 256 striped 2 128 7:0 0 7:1 0", {"targets": {"striped": 131072}, "stripes": 2, "chunk": 65536}),
+        ("", {"targets": {}}),
+        ("rubbish\n0 x linear\n", {"targets": {}}),
+    ],
+)
+def test_what_dmsetup_prints_is_read_and_rubbish_is_nothing(table: str, facts: dict[str, Any]) -> None:
+    assert parse_table(table) == facts
+
+
+@contextmanager
+def further(pair: Pair, *disks: Disk) -> Iterator[None]:
+    """What layers are set up finds these disks in the further chains ``d``, all of them, and ``log``, the last."""
+    context = End.context
+
+    def with_others(end: End, *args: Any, **keys: Any) -> LayerContext:
+        return replace(context(end, *args, **keys), others={"d": disks, "log": disks[-1:]})
+
+    with mock.patch.object(End, "context", with_others):
+        yield
+
+
+@guests
+@pytest.mark.parametrize(
+    ("keys", "facts", "size"),
+    [
+        ({"target": "linear", "start": "8M", "length": "16M"}, {"targets": {"linear": 16 * M}}, 16),
+        ({"target": "linear", "disks": ["d"]}, {"targets": {"linear": 96 * M}}, 96),
+        (
+            {"target": "striped", "disks": ["d"], "chunk": "32k"},
+            {"targets": {"striped": 96 * M}, "stripes": 2, "chunk": 32768},
+            96,
+        ),
+        (
+            {"target": "flakey", "up": "5s", "down": "1s"},
+            {"targets": {"flakey": 48 * M}, "up": "5 s", "fault": "error_reads error_writes"},
+            48,
+        ),
+        ({"target": "log-writes", "log": "log"}, {"targets": {"log-writes": 48 * M}}, 48),
+        ({"target": "error"}, {"targets": {"error": 48 * M}}, 48),
+        ({"target": "error", "after": "5s"}, {"targets": {"linear": 48 * M}}, 48),
+    ],
+    ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) and "target" in value else None,
+)
+async def test_a_target_is_as_asked_for(pair: Pair, keys: dict[str, Any], facts: dict[str, Any], size: int) -> None:
+    one, two = [(await pair.set_up(*BELOW, owner=owner)).resources[-1] for owner in ("one", "two")]
+    assert isinstance(one, Disk) and isinstance(two, Disk)
+    with further(pair, one, two):
+        made = await stack.set_up(
+            parse([{"layer": "dm", **keys}]), lambda at: pair.server.context(2), None if "disks" in keys else one
+        )
+        await made.read_facts()
+    assert isinstance(made.resource, Disk) and made.resource.size == size * M and made.resource.ours
+    assert {name: made.facts[0][name] for name in facts} == facts
+    await pair.tear_down()
+    assert await mapped(pair) == "control"
+
+
+@guests
+@pytest.mark.parametrize(
+    ("keys", "written", "read"),
+    [
+        ({"target": "error", "bad": [{"start": "1M", "length": "4k"}]}, "01", "01"),
+        ({"target": "flakey", "up": "0s", "down": "60s", "fault": "error_writes"}, "11", "00"),
+        ({"target": "flakey", "up": "0s", "down": "60s", "fault": "drop_writes"}, "00", "00"),
+        ({"target": "flakey", "up": "0s", "down": "60s"}, "11", "11"),
+    ],
+    ids=["bad-sectors", "error-writes", "drop-writes", "errors"],
+)
+async def test_a_disk_fails_as_it_is_asked_to(pair: Pair, keys: dict[str, Any], written: str, read: str) -> None:
+    """Whether writing and reading two blocks fails, the second of which may be a bad one; and what is underneath."""
+    async with pair.crossed(*BELOW, {"layer": "dm", **keys}) as crossed:
+        write = f"printf {TEXT} | dd of={disk_of(crossed).path} bs=4k conv=sync oflag=direct seek="
+        reads = f"dd if={disk_of(crossed).path} bs=4k count=1 iflag=direct of=/dev/null skip="
+        tries = (f"{words}{block} 2> /dev/null; printf $?" for words in (write, reads) for block in (0, 256))
+        was = await pair.server.output("\n".join(tries))
+        below = f"dd if={disk_of(crossed, 1).path} bs=4k count=1 iflag=direct 2> /dev/null | tr -d '\\0'"
+        assert await pair.server.output(below) == (TEXT if keys["target"] == "error" else "")
+    assert was == written + read
+
+
+@guests
+async def test_a_fault_begins_and_ends_while_loads_run_and_each_trial_begins_without_it(pair: Pair) -> None:
+    keys = {"layer": "dm", "target": "error", "after": "2s", "lasts": "1s"}
+    async with pair.crossed(*BELOW, keys) as crossed:
+        layer, context, disk = crossed.layers[2], crossed.contexts[2], disk_of(crossed).path
+        assert layer.moments() == (2, 3)
+        reads = f"dd if={disk} bs=4k count=1 iflag=direct > /dev/null 2>&1; echo $?"
+        first, second = await layer.midway(crossed.resources[1], context)
+        found = [await pair.server.output(reads)]
+        await pair.server.node.run(first)
+        found.append(await pair.server.output(reads))
+        assert [*await layer.midway(crossed.resources[1], context)] == [first, second]
+        found.append(await pair.server.output(reads))
+        await pair.server.node.run(first)
+        await pair.server.node.run(second)
+        found.append(await pair.server.output(reads))
+    assert found == ["0", "1", "0", "0"]
+
+
+@guests
+@pytest.mark.parametrize("left", ["dmsetup create --notable $name", "dmsetup suspend $made", "dmsetup load $made"])
+async def test_what_a_kill_leaves_is_removed(pair: Pair, left: str) -> None:
+    """A mapping without a table, one that is suspended with a request waiting in it, one with a second table."""
+    async with pair.crossed(*BELOW, {"layer": "dm", "target": "delay", "reads": "5ms"}) as crossed:
+        made, other = mapper.name_of(crossed.contexts[2]), mapper.name_of(replace(crossed.contexts[2], position=7))
+        script = f"export DM_DISABLE_UDEV=1 made={made} name={other}; echo 0 8 error | {left}"
+        await pair.server.output(
+            f"{script}; dd if={disk_of(crossed).path} of=/dev/null count=1 iflag=direct 2> /dev/null &"
+        )
+        await mapper.remove(pair.server.node, name=other)
+    assert await mapped(pair) == "control"
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"target": "delay", "reads": "1500us"}, r"whole ms, so it can't be 1\.5 ms"),
+        ({"target": "flakey", "up": "1s", "down": "1500ms"}, r"whole s, so it can't be 1\.5 s"),
+        ({"target": "delay"}, "needs reads, writes or flushes"),
+        ({"target": "flakey"}, "needs up and down"),
+        ({"target": "linear", "reads": "1ms"}, "reads is for target delay, not for linear"),
+        ({"target": "striped", "disks": ["d"], "after": "1s"}, "after is for target delay or flakey or error"),
+        ({"target": "error", "lasts": "1s"}, "lasts goes with after"),
+        ({"target": "error", "bad": [{"start": "1000", "length": "512"}]}, "multiple of 512"),
+        (
+            {"target": "error", "bad": [{"start": "4k", "length": "8k"}, {"start": "8k", "length": "512"}]},
+            "8k is in two of its ranges",
+        ),
+        ({"target": "linear", "disks": ["d"], "start": "4k"}, "not of several"),
+    ],
+)
+def test_what_no_target_is_like_is_refused(keys: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        DmLayer.model_validate({"layer": "dm", **keys})
+
+
+STUDY = """
+title = "x"
+[nodes.vm]
+kind  = "vm"
+extra.d = {{ count = {count}, stack = [{{ layer = "file", size = "32M" }}, {{ layer = "virtio-blk" }}] }}
+stack = [{{ layer = "file", size = "32M" }}, {{ layer = "virtio-blk" }}, {layer}]
+[workload.load]
+fio = {{ rw = "read", size = "1M", runtime = "2s", time_based = true }}
+{more}
+"""
+
+
+@pytest.mark.parametrize(
+    ("layer", "count", "more", "said"),
+    [
+        ('{ layer = "dm", target = "striped", disks = ["d"] }', 2, "", "must be the lowest of its stack"),
+        ('{ layer = "dm", target = "log-writes", log = "d" }', 2, "", "logs on one disk, and its chain has 2"),
+        ('{ layer = "dm", target = "error", after = "3s" }', 1, "", "3 s into a load that takes 2 s"),
+        ('{ layer = "dm", target = "error", after = "1s" }', 1, "[trial]\nslices = '1s'", "leave out .* slices"),
+    ],
+)
+def test_what_cannot_be_is_refused_when_the_study_is_loaded(layer: str, count: int, more: str, said: str) -> None:
+    with pytest.raises(StudyError, match=said):
+        parsed(STUDY.format(layer=layer, count=count, more=more), file="study.toml")

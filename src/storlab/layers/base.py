@@ -277,6 +277,17 @@ class Layer(Model, Generic[Below, Gives], defer_build=True):
         """What was really got: read back from the system, not repeated from the study."""
         return {}
 
+    def moments(self) -> tuple[float, ...]:
+        """Seconds after the loads began, warm-up included, at which something is done to it."""
+        return ()
+
+    async def midway(self, below: Below, context: LayerContext) -> Sequence[Sequence[str]]:
+        """What is done at each of ``moments``: a command that its node's agent starts then.
+
+        Asked for right before the loads start: what an earlier trial's commands did to it is put back first.
+        """
+        return ()
+
 
 def not_raw(below: Layer | None, what: str, remedy: str) -> str | None:
     """What is wrong below a layer that takes the bytes of a file as they are."""

@@ -157,6 +157,17 @@ class BuiltStack:
     facts: list[dict[str, Any]] = field(default_factory=list)
     memory: dict[str, str] = field(default_factory=dict)
     layers: list[tuple[Layer, LayerContext]] = field(default_factory=list)
+    below: Resource | None = None  # the lowest layer
+
+    async def midway(self) -> list[tuple[Node, float, Sequence[str]]]:
+        """What is done to its layers while loads run: node, seconds after these began, command."""
+        found: list[tuple[Node, float, Sequence[str]]] = []
+        for (layer, context), below in zip(self.layers, (self.below, *self.resources), strict=False):
+            if moments := layer.moments():
+                with understood(context.node.name, f"preparing {layer.label()}"):
+                    commands = await layer.midway(below, context)
+                found += ((context.node, *each) for each in zip(moments, commands, strict=True))
+        return found
 
     async def read_facts(self) -> None:
         """Ask all layers at once what they are now: a round trip may take long.
@@ -192,7 +203,7 @@ async def set_up(
 
     On failure, what is set up stays: the journal knows it, the caller undoes it. Its facts are not read yet.
     """
-    built = BuiltStack(below)
+    built = BuiltStack(below, below=below)
     if not layers:
         return built
     plans = Plans(context_of(0).node, first)

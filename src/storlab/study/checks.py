@@ -51,6 +51,7 @@ def check_cells(model: StudyFile, cells: Sequence[Cell], report: Report) -> None
     _check_networks(cells, report)
     _check_cloning(cells, report)
     _check_devices(cells, report)
+    _check_moments(cells, report)
     _check_alike(cells, report)
 
 
@@ -302,6 +303,20 @@ def _check_kept(cells: Sequence[Cell], report: Report) -> None:
             wrong = f"layer {lowest.layer.layer} is kept for {'a round' if lowest.keep == 'round' else 'the run'}"
             reason = "but the network that it works over differs from cell to cell"
             report(lowest.origin, f'{wrong}, {reason}: write keep = "trial"')
+
+
+def _check_moments(cells: Sequence[Cell], report: Report) -> None:
+    """What is to happen while loads run comes before their end, and not between slices of several."""
+    for cell in cells:
+        durations = [load.workload.duration(cell.trial.warm_up) for load in cell.loads]
+        longest = math.inf if None in durations else max((each for each in durations if each is not None), default=0.0)
+        for link in (link for chain in cell.chains for link in chain.links if link.layer.moments()):
+            last = max(link.layer.moments())
+            if cell.trial.side_by_side:
+                report(link.origin, "something happens to it while loads run: leave out [trial] slices and parallel")
+            elif last >= longest:
+                wrong = f"something is to happen to it {last:g} s into a load that takes {longest:g} s"
+                report(link.origin, f"{wrong}: let it happen earlier, or the load run longer")
 
 
 def _check_side_by_side(cells: Sequence[Cell], report: Report) -> None:

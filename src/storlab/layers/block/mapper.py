@@ -20,7 +20,8 @@ from storlab.nodes.node import Node
 from storlab.nodes.undo import OF_RUN, undo
 
 WITHOUT_UDEV = ("env", "DM_DISABLE_UDEV=1")
-_SECTOR = 512
+SECTOR = 512
+"""Bytes, in which tables count, whatever the sectors of a disk are."""
 _REMOVE = r"""
 dmsetup info "$1" > /dev/null 2>&1 || exit 0
 DM_DISABLE_UDEV=1 dmsetup remove --force --retry "$1" && echo gone
@@ -49,9 +50,9 @@ async def announce(context: LayerContext, name: str, *modules: str) -> None:
 
 
 async def create(context: LayerContext, name: str, table: str, *modules: str) -> str:
-    """The kernel's name, ``dm-0``, of a new disk with this ``table``."""
+    """The kernel's name, ``dm-0``, of a new disk with this ``table``, a line a part of it."""
     await announce(context, name, *modules)
-    await context.node.run([*WITHOUT_UDEV, "dmsetup", "create", name, "--table", table])
+    await context.node.run([*WITHOUT_UDEV, "dmsetup", "create", name], stdin=table.encode())
     return await kernels_name(context.node, name)
 
 
@@ -61,9 +62,9 @@ async def kernels_name(node: Node, name: str) -> str:
 
 
 async def sectors_of(node: Node, disk: str) -> int:
-    """The size of a disk by its kernel's name, in the 512 bytes that tables count in."""
+    """The size of a disk by its kernel's name, in the sectors that tables count in."""
     return int(await node.read_text(f"{sysfs(disk)}/size"))
 
 
 async def size_of(node: Node, disk: str) -> int:
-    return await sectors_of(node, disk) * _SECTOR
+    return await sectors_of(node, disk) * SECTOR

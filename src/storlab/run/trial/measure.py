@@ -12,6 +12,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
+from storlab.base.errors import TrialError
 from storlab.base.waiting import all_of, to_its_end
 from storlab.metrics import PROBE
 from storlab.nodes.answers import understood
@@ -27,6 +28,8 @@ from storlab.study.cells import HOST, Load
 from storlab.workloads.base import Launch, RunContext
 
 Place = tuple[Load, RunContext]
+Midway = tuple[Node, float, Sequence[str]]
+"""A command on a node, so many seconds after the loads began."""
 
 
 @dataclass
@@ -142,6 +145,33 @@ async def wait_for_all(processes: Sequence[Process]) -> list[Exit]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+@asynccontextmanager
+async def _midway(
+    commands: Sequence[Midway], clocks: Mapping[str, Clock], span: LoadSpan
+) -> AsyncIterator[list[Process]]:
+    """Have each node's agent start its commands at their instants, for as long as the context lasts."""
+    waiting: list[Process] = []
+    try:
+        for node, after, argv in commands:
+            at = (span.began or 0.0) + after + clocks[node.name].offset
+            waiting.append(await node.start(argv, start_at=at))
+        yield waiting
+    finally:
+        await to_its_end(end_all(waiting))
+
+
+async def _judge_midway(commands: Sequence[Midway], processes: Sequence[Process], span: LoadSpan) -> None:
+    """Raise ``TrialError`` where something that was to happen while the loads ran failed, or never came."""
+    lasted = (span.ended or time.monotonic()) - (span.began or 0.0)
+    for (node, after, _), process in zip(commands, processes, strict=True):
+        if lasted < after:
+            wanted = f"node {node.name}: what was to happen {after:g} s into the load never came"
+            raise TrialError(
+                f"{wanted}, for the load lasted {lasted:.1f} s: write a shorter `after`, or let it run longer"
+            )
+        (await process.wait()).check(node.name)
+
+
 async def end_all(processes: Sequence[Process]) -> None:
     """Stop what still runs, and wait until all are at rest."""
     await asyncio.gather(*(process.end() for process in processes))
@@ -157,28 +187,35 @@ async def measure(
     allowance: Allowance,
     span: LoadSpan,
     work: Work | None = None,
+    midway: Sequence[Midway] = (),
 ) -> TrialRecord:
     """Run all workloads at once; ``subjects`` and ``nodes`` by name: all that belong to the trial, loads or no.
 
     The record with what was seen of them; raw files go below ``folder``, as far as ``allowance`` reaches. ``span`` gets
-    when they ran. How each command ended is recorded, not judged: its workload's parser knows what a failure is.
+    when they ran; ``midway`` happens while they do. How each command ended is recorded, not judged: its workload's
+    parser knows what a failure is.
     """
     probes = {**probes, BACKING.kind: BACKING}
     machines = {name: node.machine for name, node in nodes.items()}
     watched = {name: watched_by(probe, subjects, machines) for name, probe in probes.items()}
     working = [place.node for _, place in places]
     watching = [nodes[name] for by_node in watched.values() for name in by_node]
-    clocks = await compare_clocks(list({node.name: node for node in (*working, *watching)}.values()))
+    changing = [node for node, *_ in midway]
+    clocks = await compare_clocks(list({node.name: node for node in (*working, *watching, *changing)}.values()))
     starts = [(place.node, await _launch(load, place, work)) for load, place in places]
     async with _watched(probes, watched, nodes, folder):
         count = any(probe.counts_loads for probe in probes.values())
         commands = await start_together(starts, clocks, span, count=count)
         try:
-            if work is None:
-                ended = await wait_for_all(commands)
-            else:
-                ended = await work.done(places, commands, clocks)
+            async with _midway(midway, clocks, span) as changes:
+                if work is None:
+                    ended = await wait_for_all(commands)
+                else:
+                    ended = await work.done(places, commands, clocks)
+                if all(each.ok for each in ended):
+                    await _judge_midway(midway, changes, span)
         except BaseException:  # the trial's time-out: what was printed until then may say why
+            await to_its_end(end_all(commands))
             for (load, place), command in zip(places, commands, strict=True):
                 if command.ended is not None:
                     keep_exit(raw_folder(folder, place.node.name, load.name), command.ended)

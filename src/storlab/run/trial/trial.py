@@ -367,7 +367,10 @@ class TrialRun:
         work = None if self.slices is None else SlicedWork(self.slices, self.cell)
         # In slices, only those that can tell what is a load's own while others take turns with it.
         probes = {name: probe for name, probe in self.cell.probes.items() if work is None or probe.in_slices}
-        record = await measure(record, places, probes, subjects, nodes, self.folder, self.allowance, self.span, work)
+        midway = [each for part in self.built.parts.values() for each in await part.stack.midway()]
+        record = await measure(
+            record, places, probes, subjects, nodes, self.folder, self.allowance, self.span, work, midway
+        )
         if work is not None:
             self.warnings += work.warnings()
         # Guests are compared past an emulated processor: what they started apart is recorded, and no network's doing.
