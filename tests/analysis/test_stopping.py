@@ -42,6 +42,7 @@ from storlab.analysis.stopping import (
     precision_of,
     relative_width,
     steady_state,
+    to_rest,
 )
 from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Comparison, Estimate, SteadyWindow, Summary
@@ -55,7 +56,7 @@ from storlab.report.language.words import lacking
 from storlab.report.model.input import ReportInput
 from storlab.timeseries.steady import snia_steady, window_of
 
-from .simulate import Factors, design, first_difference, log_ratios, tables
+from .simulate import Factors, Values, design, first_difference, log_ratios, tables
 from .test_summarise import rates
 
 
@@ -256,6 +257,34 @@ def test_nothing_is_judged_before_steady_state_whatever_gates_and_claims_ask() -
     compared = compare_runs([run], by="bs", gates=[Gate("better")], allow_undecided=True)
     assert (say(compared.cautions[0]), compared.failed) == (f"r: {unsteady} Nothing is judged by it.", True)
     assert compared.comparisons[0].comparison.verdict == "undecided"
+
+
+@pytest.mark.parametrize("limit", [120.0, "40"])
+def test_a_claim_about_a_value_keeps_a_run_going_until_its_rounds_are_enough_to_be_sure(limit: float | str) -> None:
+    """Without a factor there is nothing to compare, and 6 rounds don't show that one tells of the next."""
+    rng = np.random.default_rng(3)
+    factors: Factors = {}
+    values: Values = {(): (100 * np.exp(0.02 * rng.normal(size=12))).tolist()}
+    claim = ClaimSpec("below", None, {}, word="between", between=(-math.inf, limit))
+    seen = []
+    for rounds in range(1, 13):
+        trials, metrics, cells = tables({at: each[:rounds] for at, each in values.items()}, factors)
+        found = summarise(trials, metrics, replace(design(factors, cells, ()), claims=(claim,)))
+        (answer,) = found.claims
+        seen.append((decide(found, Rule("decided")).stop, answer.verdict, answer.settled))
+    verdict = "holds" if limit == 120 else "does not hold"
+    assert seen == [*[(False, "undecided", False)] * 5, *[(False, verdict, False)] * 4, *[(True, verdict, True)] * 3]
+    assert decide(found, Rule("decided")).why == Stopped(12, "reached", Answered("decided", 0, 0, 0.05, 1))
+    assert decide(replace(found, claims=()), Rule("decided")).why == Stopped(12, "nothing to compare")
+
+
+def test_a_cell_that_a_claim_is_open_about_does_not_rest_though_its_comparison_is_decided() -> None:
+    factors: Factors = {"bs": ("4k", "1M")}
+    trials, metrics, cells = tables({("4k",): rates(100, 12), ("1M",): rates(50, 12)}, factors)
+    claim = ClaimSpec("about 100", None, {"bs": "4k"}, word="between", between=(100.0, 200.0))
+    found = summarise(trials, metrics, replace(design(factors, cells), claims=(claim,)))
+    assert found.claims[0].verdict == "undecided" and found.comparisons[0].settled
+    assert [*to_rest(found, Rule("decided"))] == [2] and not decide(found, Rule("decided")).stop
 
 
 @pytest.mark.parametrize("series", [[100.0] * 4, [100.0] * 4 + [None], [0.0] * 5, [100.0] * 4 + [float("nan")]])

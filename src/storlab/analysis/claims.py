@@ -32,6 +32,7 @@ from storlab.analysis.stats.pairing import Rounds
 from storlab.analysis.stats.signed_rank import fewest_rounds, log_evidence
 from storlab.analysis.summary import Comparison
 from storlab.analysis.verdict import Failed, Rules, Span, beyond, fewest_for_limits, safe_exp, span, span_of_limits
+from storlab.base.levels import amount_in
 from storlab.findings import AnyFinding
 from storlab.findings.answers import ClaimAnswer, ClaimContradicted, ClaimRange, ClaimUnanswered, LostRounds
 from storlab.findings.rounds import Emulated, NoMetric, NoTrial, TooFewRounds, Unsupported
@@ -79,6 +80,12 @@ def answered(design: Design, by: Judged) -> tuple[Claim, ...]:
     return tuple(c if c.verdict == "missing" else replace(c, verdict="undecided", reason=by.unsteady) for c in found)
 
 
+def fewest_rounds_of_values(design: Design) -> int:
+    """Rounds that claims about values need at least, as far as that is known before a run."""
+    answers = sum(len(_cells(each, design)) for each in design.claims)
+    return max(design.min_rounds, fewest_for_limits(math.log(2 * max(1, answers) / (1 - design.confidence))))
+
+
 def value_keys(design: Design, catalogue: Catalogue) -> Iterator[tuple[int, str, str]]:
     for spec in design.claims:
         for cell in _cells(spec, design):
@@ -104,9 +111,8 @@ def _missing(spec: ClaimSpec, design: Design, why: AnyFinding) -> Claim:
     return Claim(spec.name, spec.source, "missing", why, metric, "", "", spec.left, spec.right, _expected(spec))
 
 
-def _expected(spec: ClaimSpec) -> Expected:
-    low, high = spec.between
-    return Expected(spec.word, spec.limit, low, None if math.isinf(high) else high, spec.margin)
+def _expected(spec: ClaimSpec, ends: tuple[float | None, float | None] = (None, None)) -> Expected:
+    return Expected(spec.word, spec.limit, *ends, spec.margin)
 
 
 def _of_comparisons(spec: ClaimSpec, design: Design, by: Judged) -> Iterator[Claim]:
@@ -276,10 +282,13 @@ def _of_value(spec: ClaimSpec, design: Design, by: Judged, of: tuple[int, Key], 
     cell, (source, metric) = of
     _, values = by.series.get(of, (None, _NONE))
     claim = replace(_missing(spec, design, NoTrial()), verdict="undecided", metric=metric, source=source, unit=unit)
-    claim = replace(claim, rounds=len(values))
+    claim = replace(claim, rounds=len(values), settled=False)
+    low, high = (amount_in(end, unit) for end in spec.between)
+    ends = (None if math.isinf(low) else low), (None if math.isinf(high) else high)
+    claim = replace(claim, expected=_expected(spec, ends))
     lost = len(by.failed.get(cell, ())) + sum(not math.isfinite(value) for value in values.tolist())
     if lost:
-        return replace(claim, reason=LostRounds(lost))
+        return replace(claim, reason=LostRounds(lost), settled=True)
     if len(values) == 0:
         return replace(claim, verdict="missing", reason=NoTrial())
     needed = math.log(2 * by.values / (1 - design.confidence))
@@ -291,16 +300,16 @@ def _of_value(spec: ClaimSpec, design: Design, by: Judged, of: tuple[int, Key], 
         high=seen.high if seen.bounded else None,
         confidence=1 - 1 / seen.threshold,
     )
-    low, high = spec.between
-    ends = low, None if math.isinf(high) else high
     fewest = max(design.min_rounds, fewest_for_limits(needed))
     if seen.n < fewest:
         return replace(claim, reason=TooFewRounds(seen.n, fewest, "claim"))
     lacks = independence_lacks([values])
+    sure = not lacks or not lacks.need
     if lacks:
         claim = replace(claim, confidence=None)
     if low <= seen.low and seen.high <= high and seen.bounded and low <= seen.mean <= high:
-        return replace(claim, verdict="holds", reason=ClaimRange("within", *ends, lacks))
+        return replace(claim, verdict="holds", reason=ClaimRange("within", *ends, unit, lacks), settled=sure)
     if (seen.high < low and seen.mean < low) or (seen.low > high and seen.mean > high):
-        return replace(claim, verdict="does not hold", reason=ClaimRange("outside", *ends, lacks))
-    return replace(claim, reason=ClaimRange("reaches beyond", *ends))
+        reason = ClaimRange("outside", *ends, unit, lacks)
+        return replace(claim, verdict="does not hold", reason=reason, settled=sure)
+    return replace(claim, reason=ClaimRange("reaches beyond", *ends, unit))

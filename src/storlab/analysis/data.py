@@ -14,7 +14,7 @@ class Expected:
 
     word: Literal["more", "less", "equivalent", "between"]
     limit: float = 1.0
-    low: float = 0.0
+    low: float | None = None  # of a range; null: it has no such end, or its unit is unknown
     high: float | None = None
     margin: float | None = None
 
@@ -41,6 +41,7 @@ class Claim:
     low: float | None = None
     high: float | None = None
     confidence: float | None = None  # of this interval
+    settled: bool = True  # more rounds could say no more, or a comparison says when they do
     warnings: tuple[AnyFinding, ...] = ()
 
 

@@ -56,8 +56,8 @@ class CompareSpec:
 class ClaimSpec:
     """Something that is claimed. ``left`` and ``right`` are levels of which one differs: left ÷ right is said to be
     ``word`` ("more", "less": above or below ``limit``; "equivalent": within the ``margin``). Without ``right``: in each
-    cell that has ``left`` the metric is said to be ``between`` two values. ``native``: not answered where nodes are
-    emulated. ``absent``: why no cell can answer.
+    cell that has ``left`` the metric is said to be ``between`` two values, as they are written. ``native``: not
+    answered where nodes are emulated. ``absent``: why no cell can answer.
     """
 
     name: str
@@ -66,7 +66,7 @@ class ClaimSpec:
     right: Levels = field(default_factory=dict)
     word: Literal["more", "less", "equivalent", "between"] = "more"
     limit: float = 1.0
-    between: tuple[float, float] = (0.0, 0.0)
+    between: tuple[str | float, str | float] = (0.0, 0.0)
     margin: float | None = None
     source: str = ""
     native: bool = False

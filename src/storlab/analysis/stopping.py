@@ -128,14 +128,16 @@ def decide(summary: Summary, rule: Rule) -> Decision:
     if rule.until == "steady":
         return _of_windows(summary, rule)
     answerable = [c for c in summary.comparisons if not c.described and not (c.settled and c.ratio is None)]
-    if not answerable:
+    # Claims that compare levels are settled with their comparisons.
+    claims = [c for c in summary.claims if not c.right and c.verdict != "missing"] if rule.until == "decided" else []
+    if not answerable and not claims:
         return Decision(True, Stopped(done, "nothing to compare"))
-    open_ones = [c for c in answerable if not is_satisfied(c, rule)]
-    if not open_ones:
-        return Decision(True, Stopped(done, "reached", _answered(rule, answerable)))
-    missing = Unanswered(rule.until, len(open_ones), len(answerable), rule.precision)
-    expected = _expected(open_ones, rule, at_least=1) if left > 0 else None
-    return _going_on(summary, rule, missing, expected)
+    open_ones, unsettled = [c for c in answerable if not is_satisfied(c, rule)], sum(not c.settled for c in claims)
+    if not open_ones and not unsettled:
+        return Decision(True, Stopped(done, "reached", _answered(rule, answerable, len(claims))))
+    missing = Unanswered(rule.until, len(open_ones), len(answerable), rule.precision, unsettled)
+    expected = _expected(open_ones, rule, at_least=1) if left > 0 and not unsettled else None
+    return _going_on(summary, rule, missing, expected, forecast=not unsettled)
 
 
 def _going_on(
@@ -186,13 +188,13 @@ def is_satisfied(comparison: Comparison, rule: Rule) -> bool:
     return reached is not None and reached <= rule.precision
 
 
-def _answered(rule: Rule, done: Sequence[Comparison]) -> Answered:
+def _answered(rule: Rule, done: Sequence[Comparison], claims: int) -> Answered:
     never = 0
     if rule.until == "gates":
         never = sum(any(r.outcome in ("undecided", "missing") for r in c.gates) for c in done)
     elif rule.until == "decided":
         never = sum(c.verdict == "undecided" for c in done)
-    return Answered(rule.until, len(done) - never, never, rule.precision)
+    return Answered(rule.until, len(done) - never, never, rule.precision, claims)
 
 
 def _expected(comparisons: Iterable[Comparison], rule: Rule, at_least: int) -> int | None:
@@ -244,7 +246,13 @@ def to_rest(summary: Summary, rule: Rule) -> dict[int, Rested]:
     if rule.until in ("rounds", "points", "steady") or summary.rounds_done < rule.min_rounds:
         return {}
     about = grouped((cell, c) for c in summary.comparisons for cell in cells_of(c, summary.cells))
-    return {cell: _why(those, rule) for cell, those in about.items() if not any(_is_open(c, rule) for c in those)}
+    claimed = [c.left.items() for c in summary.claims if not c.settled]
+    due = {cell.cell for cell in summary.cells if any(levels <= cell.levels.items() for levels in claimed)}
+    return {
+        cell: _why(those, rule)
+        for cell, those in about.items()
+        if cell not in due and not any(_is_open(c, rule) for c in those)
+    }
 
 
 def cells_of(comparison: Comparison, cells: Sequence[CellState]) -> Iterator[int]:

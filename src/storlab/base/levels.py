@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from storlab.base.amounts import parse_duration, parse_size, shown
+from storlab.base.amounts import parse_duration, parse_share, parse_size, shown
 
 LEAST = 3
 """Two numbers are one pair, which is a question; from three on they are a course."""
@@ -71,7 +71,8 @@ def _read(texts: Iterable[str], parse: Callable[[object], float]) -> tuple[float
 
 
 def amount_in(value: str | float, unit: str) -> float:
-    """A limit for a metric of ``unit``: ``"5ms"`` of one in s, ``"100M"`` of one in B or B/s, a number of any.
+    """A limit for a metric of ``unit``: ``"5ms"`` of one in s, ``"100MiB/s"`` or ``"100M"`` of one in B/s, ``"5%"``
+    of a share, a number of any.
 
     Raises ``ValueError`` for what is no such amount.
     """
@@ -79,8 +80,11 @@ def amount_in(value: str | float, unit: str) -> float:
         return float(value)
     if unit == "s":
         return parse_duration(value)
+    plain = value.removesuffix("/s").rstrip() if unit.endswith("/s") else value
     if unit in ("B", "B/s"):
-        return float(parse_size(value))
-    if _PLAIN.fullmatch(value):
-        return float(value)
+        return float(parse_size(plain))
+    if unit == "1" and value.endswith("%"):
+        return parse_share(value)
+    if _PLAIN.fullmatch(plain):
+        return float(plain)
     raise ValueError(f"{shown(value)} is not a number, and the metric is in {unit if unit != '1' else 'plain numbers'}")

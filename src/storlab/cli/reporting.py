@@ -316,7 +316,8 @@ def _more_rounds(outcome: Outcome) -> int | None:
     """How many to add where a run ended with open comparisons: as many as are expected to be needed, where known."""
     unsettled = (c for c in outcome.summary.comparisons if c.verdict == "undecided" and not c.settled)
     left = [c for c in unsettled if c.rests_after is None]
-    if outcome.ending != "complete" or not left or outcome.folder.manifest.assigned is not None:
+    claims = any(not claim.settled for claim in outcome.summary.claims)
+    if outcome.ending != "complete" or not (left or claims) or outcome.folder.manifest.assigned is not None:
         return None
     known = [c.rounds_to_decide for c in left if c.rounds_to_decide is not None]
     return min(max(known, default=10), _MOST_ADDED)

@@ -140,8 +140,9 @@ class ClaimRange(Finding, frozen=True):
     """How an interval lies to what is claimed. ``lacks``: why that is true of these rounds only."""
 
     lies: Literal["within", "outside", "reaches beyond"]
-    low: float
+    low: float | None
     high: float | None
+    unit: str
     lacks: NotIndependent | None = None
 
 

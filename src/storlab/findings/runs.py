@@ -18,21 +18,25 @@ class RoundsDone(Finding, frozen=True):
 
 
 class Answered(Finding, frozen=True):
-    """Comparisons that have what the rule asks for; ``never``: those that no rounds can give it."""
+    """Comparisons that have what the rule asks for, and claims about values; ``never``: those that no rounds can give
+    it.
+    """
 
     until: str
     count: int
     never: int = 0
     precision: float = 0.0
+    claims: int = 0
 
 
 class Unanswered(Finding, frozen=True):
-    """Comparisons that lack what the rule asks for."""
+    """Comparisons that lack what the rule asks for, and claims about values that more rounds may answer."""
 
     until: str
     open: int
     of: int
     precision: float = 0.0
+    claims: int = 0
 
 
 class PointsKnown(Finding, frozen=True):

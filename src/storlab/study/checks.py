@@ -35,7 +35,7 @@ def check_questions(
     """``possible``: levels with other parameters, too, which a comparison may be about."""
     _check_names(model, levels, possible, sweeps, report)
     check_claims(model.claim, levels, possible, report)
-    check_objectives(model.slo, levels, sweeps, report)
+    check_objectives(model.slo, levels, report)
     if model.profile is not None and model.profile not in model.profiles:
         report(("profile",), unknown(f"profile {model.profile!r}", model.profile, model.profiles))
     for profile, values in model.profiles.items():

@@ -68,7 +68,9 @@ _WORDS: dict[str, Literal["more", "less", "equivalent"]] = {
     "equivalent": "equivalent",
 }
 _FORMS = "more, less, equivalent, more than 2x, less than 0.5x"
-_COMPARES, _MEASURES = ("left", "right", "expect"), ("at", "between")
+_COMPARES, _MEASURES = ("left", "right", "expect"), ("between", "below", "above")
+Amount = Choice | Number
+"""A limit: "5ms", "200MiB/s", or a number in the unit of the metric."""
 
 
 def read_expected(text: str) -> tuple[Literal["more", "less", "equivalent"], float]:
@@ -91,7 +93,7 @@ def read_expected(text: str) -> tuple[Literal["more", "less", "equivalent"], flo
 class Claim(Model):
     """Something that somebody said, which the report answers: it holds, it does not hold, or it is undecided.
 
-    Of two levels, by ``left``, ``right`` and ``expect``; or of one metric's value, by ``at`` and ``between``.
+    Of two levels, by ``left``, ``right``, ``expect``; or of a metric's value, by ``below``, ``above``, ``between``.
     """
 
     name: Prose = Field(min_length=1, max_length=300, description="The claim in one sentence.")
@@ -111,9 +113,18 @@ class Claim(Model):
     native: bool = Field(
         False, description="Answer only where no guest is emulated, as `native` of `compare`: for claims about rates."
     )
-    at: Levels | None = Field(None, min_length=1, description="Levels of the cells whose value is meant.")
-    between: tuple[Number, Number] | None = Field(
-        None, description="The range of the metric's value there: `[1.9, 2.1]`; `inf` for no upper end."
+    at: Levels | None = Field(
+        None,
+        min_length=1,
+        description="Levels of the cells whose value is meant; by default all, each by itself.",
+    )
+    below: Amount | None = Field(
+        None,
+        description='Its value is below this: "10ms", "200MiB/s", or a number in the unit of the metric.',
+    )
+    above: Amount | None = Field(None, description="Its value is above this.")
+    between: tuple[Amount, Amount] | None = Field(
+        None, description='The value lies in this range: `[1.9, 2.1]`, `["1ms", "5ms"]`; `inf` for no upper end.'
     )
 
     @field_validator("expect")
@@ -126,13 +137,26 @@ class Claim(Model):
     @model_validator(mode="after")
     def _one_form(self) -> Self:
         compares, measures = ([getattr(self, key) is not None for key in keys] for keys in (_COMPARES, _MEASURES))
-        if not (all(compares) and not any(measures)) and not (all(measures) and not any(compares)):
-            raise ValueError("a claim has either left, right and expect, or at and between")
-        if self.between is not None and not self.between[0] < self.between[1]:
-            raise ValueError(f"between = {shown(list(self.between))}: its first number must be the smaller one")
+        if not (all(compares) and not any(measures) and self.at is None) and not (
+            sum(measures) == 1 and not any(compares)
+        ):
+            raise ValueError(
+                "a claim has either left, right and expect, or one of below, above and between (and at, if it is not "
+                "about all cells)"
+            )
+        low, high = self.range
+        if not isinstance(low, str) and not isinstance(high, str) and not low < high:
+            raise ValueError(f"between = {shown([low, high])}: its first number must be the smaller one")
         if self.margin is not None and self.expect != "equivalent":
             raise ValueError('margin is for expect = "equivalent"; write "more than 1.1x" for a limit')
         return self
+
+    @property
+    def range(self) -> tuple[str | float, str | float]:
+        """Of a claim about a value: its ends as they are written, infinite if there is none."""
+        if self.between is not None:
+            return self.between
+        return (-math.inf if self.above is None else self.above, math.inf if self.below is None else self.below)
 
     @property
     def sides(self) -> Iterator[tuple[str, Levels]]:
@@ -142,17 +166,16 @@ class Claim(Model):
 
 
 class Objective(Model):
-    """What a metric should stay below or above: up to which level of a sweep does it?"""
+    """What a metric should stay below or above: up to which level of a sweep, or without one, does it in each cell?"""
 
     metric: Metric = Field(description="Such as `latency.p99`, or `LOAD:latency.p99` of one load.")
-    below: Choice | Number | None = Field(
-        None, description='The limit: "5ms", "100M", or a number in the unit of the metric.'
-    )
-    above: Choice | Number | None = Field(None, description="Instead of `below`: the metric should stay above this.")
+    below: Amount | None = Field(None, description='The limit: "5ms", "100M", or a number in the unit of the metric.')
+    above: Amount | None = Field(None, description="Instead of `below`: the metric should stay above this.")
     factor: OwnName | None = Field(
         None,
         description="Along which factor; its levels are numbers. By default the first sweep of "
-        "a load (iodepth, numjobs, threads, clients, rate, a count of nodes), or else the first.",
+        "a load (iodepth, numjobs, threads, clients, rate, a count of nodes), or else the first. In a study without a "
+        "sweep it is asked of each cell, like a claim.",
     )
 
     @model_validator(mode="after")
@@ -170,18 +193,22 @@ class Objective(Model):
         assert limit is not None
         return limit
 
+    @property
+    def as_claim(self) -> Claim:
+        side = "above" if self.below is None else "below"
+        name = f"{self.metric} stays {side} {self.limit}"
+        return Claim.model_validate({"name": name, "metric": self.metric, side: self.limit})
 
-def check_objectives(
-    objectives: Sequence[Objective], levels: Mapping[str, Sequence[str]], sweeps: Sequence[str], report: Report
-) -> None:
+
+def check_objectives(objectives: Sequence[Objective], levels: Mapping[str, Sequence[str]], report: Report) -> None:
     """Report objectives along a factor that is none, or whose levels are no numbers."""
     for index, objective in enumerate(objectives):
         path: Path = ("slo", index)
-        if objective.factor is None and not sweeps:
-            report(path, "no factor has three or more levels that are numbers: add one, or name a factor")
-        elif objective.factor is not None and objective.factor not in levels:
+        if objective.factor is None:
+            continue
+        if objective.factor not in levels:
             report((*path, "factor"), unknown(f"factor {objective.factor!r}", objective.factor, levels))
-        elif objective.factor is not None and numbers_of(levels[objective.factor]) is None:
+        elif numbers_of(levels[objective.factor]) is None:
             report((*path, "factor"), f"the levels of {objective.factor} are not numbers: a limit needs steps to cross")
 
 

@@ -9,6 +9,8 @@ from dataclasses import asdict
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
 
+from storlab.analysis.claims import fewest_rounds_of_values
+from storlab.base.amounts import plural
 from storlab.base.text import few, grouped
 from storlab.base.units import size_text
 from storlab.cli.console import show_document
@@ -30,7 +32,7 @@ from storlab.report.language import methods
 from storlab.report.language.format import duration, quantity
 from storlab.report.language.say import say
 from storlab.report.language.words import listed
-from storlab.run.planning.design import design_of, pairs_left, rule_of
+from storlab.run.planning.design import claims_of, design_of, pairs_left, rule_of
 from storlab.run.planning.estimates import RoundTime, Speed, foresight_of, round_time
 from storlab.study.questions import Compare
 
@@ -274,7 +276,9 @@ def _foresight_as_data(made: Plan) -> dict[str, object] | None:
 
 def _questions(made: Plan) -> Iterator[str]:
     compared = [asked for asked in made.study.model.compare if made.study.compared_factor(asked) is not None]
-    if not made.study.factors:
+    if not made.study.factors and claims_of(made.study):
+        pass
+    elif not made.study.factors:
         yield "none: without factors there is nothing to compare"
     elif not made.study.model.compare:
         why = "nothing is asked about what --only leaves" if made.study.only else "compare = [] compares nothing"
@@ -282,8 +286,16 @@ def _questions(made: Plan) -> Iterator[str]:
     else:
         yield from (_question(made, compare) for compare in compared)
     yield from _curves(made)
-    for claim in design_of(made.study).claims:
-        yield f"claim, not answered: {claim.name}: {say(claim.absent)}" if claim.absent else f"claim: {claim.name}"
+    design = design_of(made.study)
+    fewest = fewest_rounds_of_values(design)
+    for claim in design.claims:
+        if claim.absent:
+            yield f"claim, not answered: {claim.name}: {say(claim.absent)}"
+        elif claim.right:
+            yield f"claim: {claim.name}"
+        else:
+            few = f", and {plural(made.rounds[1], 'round')} are all that it allows" if made.rounds[1] < fewest else ""
+            yield f"claim: {claim.name} (answered after {fewest} rounds at the earliest{few})"
 
 
 def _curves(made: Plan) -> Iterator[str]:
@@ -296,9 +308,8 @@ def _curves(made: Plan) -> Iterator[str]:
             lowest, highest = factor.levels[0].label, factor.levels[-1].label
             steps = f"{len(factor.levels)} steps, {lowest} to {highest}"
             yield f"curve of {study.model.primary} over {factor.name} ({steps})"
-    for asked in study.model.slo:
-        side, along = ("below", "above")[asked.below is None], asked.factor or study.sweeps[0]
-        yield f"up to which {along} is {asked.metric} {side} {asked.limit}?"
+    for asked in design_of(study).objectives:
+        yield f"up to which {asked.factor} is {asked.metric} {('above', 'below')[asked.below]} {asked.limit}?"
     rule = rule_of(study, made.rounds)
     if rule.until == "steady":
         yield f"enough is known once every point of {study.model.primary} is in steady state: {STEADY}"

@@ -117,7 +117,12 @@ def _both(claim: Claim) -> dict[str, str]:
 
 
 def _claim(of: Claim) -> dict[str, object]:
-    row: dict[str, object] = {"kind": "claim", "better": "neither", "part": expected(of.expected), "reason": of.name}
+    row: dict[str, object] = {
+        "kind": "claim",
+        "better": "neither",
+        "part": expected(of.expected, of.unit),
+        "reason": of.name,
+    }
     row |= {name: getattr(of, name) for name in ("source", "metric", "unit", "rounds", "low", "high", "confidence")}
     row |= {"verdict": of.verdict, "warnings": " ".join(map(words.stop, told_of([of.reason, *of.warnings])))}
     row |= {f"factor.{name}": level for name, level in _both(of).items()}

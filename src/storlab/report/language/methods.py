@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from storlab.base.amounts import percent, plural
@@ -89,10 +88,10 @@ def runs_method(of: RunsMethod) -> str:
     return " ".join(text for text, true in said.items() if true)
 
 
-def expected(claim: Expected) -> str:
-    """ "more than 2×", "from 1.9 to 2.1"."""
+def expected(claim: Expected, unit: str) -> str:
+    """ "more than 2×", "below 10 ms"."""
     if claim.word == "between":
-        return claimed_range(claim.low, math.inf if claim.high is None else claim.high)
+        return claimed_range(claim.low, claim.high, unit)
     if claim.word != "equivalent":
         return claim.word if claim.limit == 1 else f"{claim.word} than {claim.limit:g}×"
     return claim.word if claim.margin is None else f"{claim.word} within ±{percent(claim.margin)}"

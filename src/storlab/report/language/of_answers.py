@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 from storlab import findings
 from storlab.base.amounts import percent, plural
 from storlab.findings import Finding, answers
+from storlab.report.language.format import scale
 from storlab.report.language.phrases import Nested, Say, Words, stop, times, times_alone
 
 
@@ -125,12 +124,17 @@ _CLAIM = {
 }
 
 
-def claimed_range(low: float, high: float) -> str:
-    return f"at least {low:g}" if math.isinf(high) else f"from {low:g} to {high:g}"
+def claimed_range(low: float | None, high: float | None, unit: str) -> str:
+    """ "below 10 ms", "from 1.9 to 2.1"; empty if neither end is known."""
+    chosen = scale(low or high or 0.0, unit)
+    first, last = ("" if end is None else chosen.attach(f"{end / chosen.factor:g}") for end in (low, high))
+    if first and last:
+        return f"from {first} to {last}"
+    return f"above {first}" if first else f"below {last}" if last else ""
 
 
 def _claim_range(f: answers.ClaimRange, say: Say) -> str:
-    expected = claimed_range(f.low, math.inf if f.high is None else f.high)
+    expected = claimed_range(f.low, f.high, f.unit)
     lead = {
         "within": "The interval lies within what is claimed",
         "outside": "The interval lies outside the claimed range",

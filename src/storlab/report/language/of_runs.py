@@ -50,7 +50,9 @@ def _answered(f: runs.Answered) -> str:
         return f"every gate is answered for {plural(f.count, 'comparison')}{more}"
     if f.until != "decided":
         return f"{plural(f.count, 'comparison')} known to ±{percent(f.precision)} or better"
-    return f"{plural(f.count, 'comparison')} decided{f', {f.never} that no rounds can decide' if f.never else ''}"
+    never = f", {f.never} that no rounds can decide" if f.never else ""
+    compared = f"{plural(f.count, 'comparison')} decided{never}" if f.count or never or not f.claims else ""
+    return " and ".join(filter(None, (compared, f"{plural(f.claims, 'claim')} settled" if f.claims else "")))
 
 
 def _unanswered(f: runs.Unanswered) -> str:
@@ -60,7 +62,9 @@ def _unanswered(f: runs.Unanswered) -> str:
         lack = f"{verb} undecided"
     elif f.until == "gates":
         lack = "have a gate without an answer" if f.open > 1 else "has a gate without an answer"
-    return f"{f.open} of {plural(f.of, 'comparison')} {lack}"
+    compared = f"{f.open} of {plural(f.of, 'comparison')} {lack}" if f.open or not f.claims else ""
+    claims = f"{plural(f.claims, 'claim')} not settled yet" if f.claims else ""
+    return " and ".join(filter(None, (compared, claims)))
 
 
 def _points_open(f: runs.PointsOpen) -> str:

@@ -85,6 +85,16 @@ def _missing(summary: Summary) -> str:
 
 
 def _without_verdicts(summary: Summary, primary: Sequence[Estimate]) -> str:
+    claims = [f"{words.levels(c.left)}: {c.verdict}" if c.left else c.verdict for c in summary.claims]
+    if claims and not summary.comparisons:
+        verdicts = zip(summary.claims, claims, strict=True)
+        of = grouped((claim.name.rstrip(".:"), verdict) for claim, verdict in verdicts)
+        said = " ".join(f"{name}: {', '.join(each)}." for name, each in list(of.items())[:_MOST])
+        return f"{said} {_values(summary, primary)}"
+    return _values(summary, primary)
+
+
+def _values(summary: Summary, primary: Sequence[Estimate]) -> str:
     if summary.comparisons:
         return f"Nothing could be compared: {_missing(summary)}."
     asked, name = _asked(primary), _name_asked(primary)

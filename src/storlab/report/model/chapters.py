@@ -21,7 +21,7 @@ _CLAIMS: dict[ClaimVerdict, tuple[str, Tone]] = {
     "holds": ("✓", "better"), "does not hold": ("✗", "worse"), "undecided": ("?", "undecided"),
     "missing": ("−", "missing"),
 }  # fmt: skip
-CLAIMS_LEAD = "Claims by others, each tested under its name. Undecided means neither: these rounds cannot settle it."
+CLAIMS_LEAD = "Each claim is tested under its name. Undecided means neither: these rounds cannot settle it."
 _STEADY = "range and slope over the last five rounds, as shares of their mean; SNIA allows 20 % and 10 %"
 _CUTS = "one load per set-up, after the rounds; the interval bounds the share of all moments that would break it"
 _TOPS = 5  # commands of a profile
@@ -41,9 +41,11 @@ def _claim_line(claim: Claim) -> Line:
 
 def _figure(claim: Claim) -> str:
     """ "acks.per-request, iscsi ÷ nvme: 11.8× (11.2× to 12.4×, 6 rounds); claimed: more." """
-    said = f"claimed: {expected(claim.expected)}."
+    asked = expected(claim.expected, claim.unit)
+    said = f"; claimed: {asked}." if asked else "."
+    about = ", ".join(filter(None, (claim.metric, _where(claim))))
     if claim.value is None:
-        return f"{claim.metric}, {_where(claim)}; {said}"
+        return f"{about}{said}"
     if claim.right:
         value = fmt.ratio(claim.value, claim.low, claim.high)
         span = fmt.ratio_interval(claim.low, claim.high, claim.value)
@@ -51,7 +53,7 @@ def _figure(claim: Claim) -> str:
         value = fmt.quantity(claim.value, claim.unit, claim.low, claim.high)
         span = fmt.interval(claim.low, claim.high, claim.unit, claim.value)
     rounds = fmt.plural(claim.rounds, "round")
-    return f"{claim.metric}, {_where(claim)}: {value} ({span or 'no interval yet'}, {rounds}); {said}"
+    return f"{about}: {value} ({span or 'no interval yet'}, {rounds}){said}"
 
 
 def _where(claim: Claim) -> str:

@@ -52,7 +52,7 @@ def design_of(
         optional=limits.optional,
         rests=tuple(Rest(rest.cell, rest.after, rest.why) for rest in rests),
         partial=frozenset(cell.number for cell in study.cells if _leaves_out_a_warm_up(cell)),
-        claims=tuple(_claimed(claim, factors) for claim in study.model.claim),
+        claims=tuple(_claimed(claim, factors) for claim in claims_of(study)),
         emulated=emulated,
         sweeps=study.sweeps,
         loading=study.loading,
@@ -62,8 +62,15 @@ def design_of(
         objectives=tuple(
             ObjectiveSpec(asked.metric, asked.factor or study.sweeps[0], asked.limit, asked.above is None)
             for asked in study.model.slo
+            if asked.factor or study.sweeps
         ),
     )
+
+
+def claims_of(study: Study) -> tuple[Claim, ...]:
+    """With objectives that no sweep is there for."""
+    asked = (each for each in study.model.slo if not each.factor and not study.sweeps)
+    return (*study.model.claim, *(each.as_claim for each in asked))
 
 
 def hosts_of_all(groups: Mapping[str, NodeGroup]) -> tuple[str, ...]:
@@ -79,7 +86,7 @@ def _silent(study: Study, comparisons: Sequence[CompareSpec]) -> frozenset[tuple
     from storlab.run.planning.yields import silent  # loads all loads and probes
 
     names = [study.model.primary, *(name for spec in comparisons for name in spec.metrics or ())]
-    claimed = [claim.metric for claim in study.model.claim if claim.metric is not None]
+    claimed = [claim.metric for claim in claims_of(study) if claim.metric is not None]
     return frozenset(silent(study.cells, dict.fromkeys([*names, *claimed])))
 
 
@@ -124,9 +131,8 @@ def _claimed(claim: Claim, factors: Mapping[str, tuple[str, ...]]) -> ClaimSpec:
         native=claim.native,
         absent=ClaimUnanswered("absent", tuple(missing)) if missing else None,
     )
-    if claim.between is not None:
-        return replace(about, word="between", between=claim.between)
-    assert claim.expect is not None
+    if claim.expect is None:
+        return replace(about, word="between", between=claim.range)
     from storlab.study.questions import read_expected  # a study is loaded by now
 
     word, limit = read_expected(claim.expect)
@@ -179,7 +185,8 @@ def rule_of(study: Study, rounds: tuple[int, int], limits: Limits = NO_LIMITS) -
         return Rule("rounds", *rounds)
     if until == "steady":
         return Rule("steady", *rounds)
-    about: Until = "points" if study.sweeps and not compares(study) else "precision"
+    described = bool(study.sweeps) or until != "decided"
+    about: Until = "points" if described and not compares(study) else "precision"
     if until == "decided":
         return Rule(about, *rounds, precision=CURVE_PRECISION) if about == "points" else Rule("decided", *rounds)
     return Rule(about, *rounds, precision=precision_of(until) if isinstance(until, str) else until)

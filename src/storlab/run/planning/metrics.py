@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 
 from storlab.analysis.design import CompareSpec
 from storlab.analysis.questions import Catalogue, Planned, each_planned
@@ -14,6 +15,7 @@ from storlab.metrics import END, Declarations
 from storlab.run.planning.design import comparisons_of, design_of
 from storlab.run.planning.yields import meant, metrics_of
 from storlab.study.messages import nearest
+from storlab.study.questions import Claim, Objective
 from storlab.study.study import Study
 from storlab.study.toml_text import Path
 
@@ -78,8 +80,9 @@ def _refuse_unknown(study: Study) -> None:
             names = dict.fromkeys(each for known in cells.values() for each in _names(known, ":" in name))
             listed = f": nothing in this study yields it; `storlab list --metrics {study.file}` lists what there is"
             raise study.problem(path, f"unknown metric {name!r}{nearest(name, names) or listed}")
-        if path[0] == "slo":
-            _check_limit(study, path, {trait.unit for traits in found.values() for trait in traits.values()})
+        if path[0] in ("slo", "claim"):
+            limited = getattr(study.model, path[0])[int(path[1])]
+            _check_limits(study, limited, path[:2], {t.unit for traits in found.values() for t in traits.values()})
         by_it = tuple(replace(spec, metrics=(name,)) for spec in comparisons if design.pairs(spec))
         asked = replace(design, comparisons=by_it, claims=())
         planned = each_planned(asked, Catalogue(metrics, {})) if by_it else iter(())
@@ -98,15 +101,18 @@ def _end_of(name: str) -> str:
     return name.rpartition(":")[0].partition(END)[2]
 
 
-def _check_limit(study: Study, path: Path, units: Iterable[str]) -> None:
-    """Raise ``StudyError`` if an objective's limit is no amount in the unit of its metric."""
-    asked = study.model.slo[int(path[1])]
-    for unit in units:
+def _check_limits(study: Study, asked: Claim | Objective, path: Path, units: Iterable[str]) -> None:
+    """Raise ``StudyError`` if a limit is no amount in the unit of its metric."""
+    limits = {key: limit for key in ("below", "above", "between") if (limit := getattr(asked, key, None)) is not None}
+    for unit, (key, limit) in product(units, limits.items()):
         try:
-            if not amount_in(asked.limit, unit) > 0:
-                raise ValueError(f"the limit is {shown(asked.limit)}; it must be above 0")
+            ends = [amount_in(each, unit) for each in (limit if isinstance(limit, tuple) else (limit,))]
+            if isinstance(asked, Objective) and not ends[0] > 0:
+                raise ValueError(f"the limit is {shown(limit)}; it must be above 0")
+            if len(ends) == 2 and not ends[0] < ends[1]:
+                raise ValueError("its first number must be the smaller one")
         except ValueError as error:
-            raise study.problem((*path[:2], "above" if asked.below is None else "below"), str(error)) from None
+            raise study.problem((*path, key), str(error)) from None
 
 
 def foreseen(study: Study, unsupported: Mapping[int, Sequence[str]], emulated: bool = False) -> list[Planned]:
@@ -138,8 +144,8 @@ def _asked(study: Study, planned: Sequence[CompareSpec]) -> Iterator[tuple[Path,
         for number, name in enumerate(spec.metrics or ()):
             yield ("compare", at, "metrics", number), name, compared[at]
     for at, claim in enumerate(study.model.claim):
-        if claim.metric is not None:
-            yield ("claim", at, "metric"), claim.metric, ()
+        if claim.metric is not None or claim.expect is None:
+            yield ("claim", at, "metric"), claim.metric or study.model.primary, ()
     for at, objective in enumerate(study.model.slo):
         yield ("slo", at, "metric"), objective.metric, ()
 
