@@ -50,6 +50,12 @@ PRESETS = {
         ("size=1M", "runtime=500ms", "memory=192M"), {"write.bandwidth", "bandwidth", "latency.p99", "cpu.system"},
         ("fs=ext4", "load=write"),
     ),
+    "io-engines": Preset(("size=1M", "runtime=500ms"), {"iops", "iops.per-busy-core"}, (), ("root",)),
+    "discard": Preset(("files=30", "space=512M"), {"elapsed", "delete.syncfs.time"}, ("fs=xfs",), ("root",)),
+    "ssd-cache-cliff": Preset(("size=4M",), {"write.bandwidth"}, (), ("root",)),
+    "virtual-disk-options": Preset(
+        ("size=1M", "runtime=500ms"), {"iops"}, ("mode=none-native,writeback-threads", "disk=scsi"), ("guests",),
+    ),
     "container-layers": Preset(("files=30", "disk=512M"), {"elapsed", "create.rate"}, ("fs=ext4,btrfs",), ("root",)),
     "snia-pts": Preset(("runtime=500ms", 'blocks=["4k"]', "mixes=[100, 0]"), {"iops"}),
     "backup": Preset(

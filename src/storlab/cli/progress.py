@@ -256,7 +256,7 @@ class PlainProgress:
         news = self._news.of(summary) or ("nothing new" if summary.comparisons else of_points)
         standing = "" if event.ends else left_text(event.left)
         parts = (news, decided, standing)
-        _line(f"round {event.round} of {self._rounds}: {' | '.join(filter(None, parts))}")
+        _line(": ".join(filter(None, (f"round {event.round} of {self._rounds}", " | ".join(filter(None, parts))))))
         if event.ends:
             _line(event.reason)
 
