@@ -14,6 +14,7 @@ from pydantic_core import PydanticUndefined
 
 from storlab.base.units import shown, size_text
 from storlab.layers.base import Crossing, Layer
+from storlab.layers.block.queue_keys import Queue
 from storlab.layers.database.data_set import DataSet
 from storlab.layers.fs.image_base import BASE_HELP, Base
 from storlab.nodes.kind import NodeKind
@@ -37,7 +38,7 @@ from storlab.workloads.files.options import Choice, Directories, FileSizes
 from storlab.workloads.posix.workload import Pjdfstest
 from tools.study_reference_text import AFTER_EACH, BEFORE_EACH, END, EXAMPLES, START
 
-_COMMON = ("keep", "once")
+_COMMON = ("keep", "once", "queue")
 """Keys of every layer, which are described once."""
 _LARGE = 1024  # bytes: a sector is called 512
 _BY_EXAMPLE = {"4k": "size", "60s": "duration", "5%": "share", "100Mbit": "bandwidth"}
@@ -105,6 +106,10 @@ def _parts() -> Iterator[str]:
                 yield f"Keys of {keys}:\n"
                 yield from table(inner)
         if heading == "Layers":
+            yield "### Queue\n"
+            yield f"{purpose(Queue)}\n"
+            yield from table(Queue)
+            yield from _example("queue")
             yield "### Base images\n"
             yield f"{BASE_HELP}\n"
             yield from table(Base)

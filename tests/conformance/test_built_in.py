@@ -66,6 +66,7 @@ LAYERS: Mapping[str, Mapping[str, Any]] = {
 """The keys that one of each must have."""
 HELPED = {
     "file.remove": "fs.image_base", "mapper.remove": "block.mapper", "server.stop": "server.running",
+    "settings.restore": "block.queue",
     "sockets.remove": "server.base", "watch.end": "server.running", "zfs.destroy": "database.data_set",
     "zfs.parameter": "zfs.module",
 }  # fmt: skip

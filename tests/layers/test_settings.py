@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from laboratory.block import loop_disk
+from storlab.base.errors import Unsupported
 from storlab.layers.block.queue import as_new, new_state
 from storlab.layers.zfs.module import Value, effective, parameter_text, parse_online
 from storlab.layers.zfs.pool import ZpoolLayer
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.settings import journalled, put_back, restore
 
-from .sites import parse
+from .sites import ground_in, parse
 
 BASE = {"image-clone": {"base": {"size": "16M", "written": "5M"}}}
 WRONG = json.loads((Path(__file__).parent / "cases" / "refused.json").read_text())
@@ -52,6 +53,61 @@ async def test_a_loop_device_is_as_new_whatever_was_left_on_it(tmp_path: Path) -
             assert await as_new(node, disk.name) == (1024**2, {})
         assert {name: (disk.queue / name).read_text() for name in LEFT} == new
     assert (new["nomerges"], new["scheduler"].split()[0]) == ("0\n", "[none]")
+
+
+@pytest.mark.needs("root")
+@pytest.mark.parametrize(
+    ("queue", "got"),
+    [
+        (
+            {"scheduler": "bfq", "iosched": {"slice_idle": 0, "low_latency": 0}, "read_ahead": 0, "nomerges": 2},
+            {"scheduler": "bfq", "iosched.slice_idle": 0, "iosched.low_latency": 0, "read_ahead_kb": 0, "nomerges": 2},
+        ),
+        (
+            {"scheduler": "mq-deadline", "iosched": {"fifo_batch": 1}, "nr_requests": 200, "rotational": False},
+            {"scheduler": "mq-deadline", "iosched.fifo_batch": 1, "nr_requests": 200, "rotational": 0},
+        ),
+        (
+            {"scheduler": "none", "max_sectors": "64k", "rq_affinity": 2, "wbt": "5ms"},
+            {
+                "scheduler": "none",
+                "max_sectors_kb": 64,
+                "rq_affinity": 2,
+                "wbt_lat_usec": 5000,
+            },
+        ),
+    ],
+    ids=["bfq", "mq-deadline", "none"],
+)
+async def test_a_queue_is_as_the_study_asks_and_goes_back(
+    queue: dict[str, Any], got: dict[str, Any], tmp_path: Path
+) -> None:
+    async with ground_in(tmp_path) as ground:
+        loop = {"layer": "loop", "queue": queue}
+        built = await ground.set_up({"layer": "file", "size": "1M"}, loop)
+        facts = built.facts[-1]
+        flat = {**facts, **{f"iosched.{name}": value for name, value in facts.get("iosched", {}).items()}}
+        assert flat.items() >= got.items()
+        changed = [file for file, value in got.items() if "." not in file and value != "none"]
+        (done, *_) = await ground.tear_down()
+        assert done.startswith("put back ") and all(f"/{file}" in done for file in changed)
+
+
+@pytest.mark.needs("root")
+@pytest.mark.parametrize(
+    ("queue", "reason"),
+    [
+        ({"max_sectors": "64M"}, "max_sectors_kb = 65536: it takes at most 1280"),
+        ({"nr_requests": 10**6}, "nr_requests = 1000000: the kernel leaves it at 128"),
+        ({"io_poll": True}, "io_poll = 1: its driver has no queues to poll"),
+    ],
+)
+async def test_what_a_queue_does_not_take_is_said_with_what_it_does(
+    queue: dict[str, Any], reason: str, tmp_path: Path
+) -> None:
+    async with ground_in(tmp_path) as ground:
+        with pytest.raises(Unsupported, match=rf"queue\.\w+: loop\d+ does not take {reason}"):
+            await ground.set_up({"layer": "file", "size": "1M"}, {"layer": "loop", "queue": queue})
 
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "queues.json").read_text())

@@ -157,7 +157,7 @@ def test_the_page_is_up_to_date_and_describes_keys_of_all_layers_once() -> None:
     update = f"python -m tools.study_reference > {PAGE.relative_to(PAGE.parents[2])}"
     assert PAGE.read_text() == reference(), f"write it again: {update}"
     layers = PAGE.read_text().partition("## Layers")[2]
-    assert re.findall(r"^\| `(keep|once)` \|", layers, re.MULTILINE) == ["keep", "once"]
+    assert re.findall(r"^\| `(keep|once|queue)` \|", layers, re.MULTILINE) == ["keep", "once", "queue"]
 
 
 @pytest.mark.parametrize("name", SHOWN)

@@ -13,13 +13,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, get_args
 
-from pydantic import Field
+from pydantic import Field, field_validator
 from typing_extensions import TypeVar
 
 from storlab.base.errors import Unsupported
 from storlab.base.reach import OwnName
 from storlab.base.waiting import to_its_end
 from storlab.layers.block.identity import DeviceIdentity
+from storlab.layers.block.queue_keys import Queue
 from storlab.layers.resources import Disk, File, Format, Resource
 from storlab.model import Model
 from storlab.nodes.demands import Demands
@@ -184,6 +185,16 @@ class Layer(Model, Generic[Below, Gives], defer_build=True):
         None,
         description="Whether all nodes of the group share it; by default all up to the last pool, directory or share.",
     )
+    queue: Queue | None = Field(
+        None, description="Of a layer that gives a disk: settings of [its queue](#queue), as a table."
+    )
+
+    @field_validator("queue")
+    @classmethod
+    def _of_a_disk(cls, queue: Queue | None) -> Queue | None:
+        if queue is not None and not issubclass(cls.gives, Disk):
+            raise ValueError(f"only disks have one, and this layer gives another kind of resource: {cls.gives.kind}")
+        return queue
 
     @classmethod
     def __pydantic_init_subclass__(cls, **keywords: Any) -> None:

@@ -14,8 +14,9 @@ from typing import Any, Generic
 
 from storlab.base.errors import CommandFailed, StorlabError
 from storlab.base.waiting import all_of
-from storlab.layers.base import Below, Gives, Layer, LayerContext
-from storlab.layers.resources import Resource
+from storlab.layers.base import Below, Crossing, Gives, Layer, LayerContext
+from storlab.layers.block.queue import remember, scheduler_facts, tune
+from storlab.layers.resources import Disk, Resource
 from storlab.nodes.agent.steps import Done, Step
 from storlab.nodes.answers import understood
 from storlab.nodes.node import Node
@@ -188,7 +189,10 @@ class BuiltStack:
 async def _facts(layer: Layer, context: LayerContext, resource: Resource) -> dict[str, Any] | Exception:
     try:
         with understood(context.node.name, f"looking at {layer.label()}"):
-            return {"layer": layer.layer, **await layer.facts(resource, context)}
+            found = {"layer": layer.layer, **await layer.facts(resource, context)}
+            if layer.queue is not None and isinstance(resource, Disk):
+                found |= await scheduler_facts(context.node, resource, layer.queue)
+            return found
     except (StorlabError, FileNotFoundError) as error:
         return error
 
@@ -215,6 +219,13 @@ async def set_up(
             await plans.carry_out()
             with understood(context.node.name, f"setting up {layer.label()}"):
                 resource = await layer.set_up(built.resource, context)
+        if layer.queue is not None and isinstance(resource, Disk):
+            await plans.carry_out()
+            with understood(context.node.name, f"setting up the queue of {layer.label()}"):
+                # The disk of a guest ends with it; clients set up theirs whenever they connect.
+                if not (context.node.identity.volatile or isinstance(layer, Crossing)):
+                    await remember(resource, context)
+                await tune(context.node, resource, layer.queue)
         built.resource = resource
         built.resources.append(resource)
         built.layers.append((layer, context))

@@ -31,7 +31,8 @@ KERNEL = {
 KERNEL_FILES = tuple(f"{folder}{name}" for folder, names in KERNEL.items() for name in names)
 
 _TRIES = 3  # to write all that differs: some settings change each other
-_Path = Annotated[str, Meta(pattern=rf"^({'|'.join(KERNEL_FILES)}|/sys/class/block/[^/]+/(\.\./)?queue/[a-z_]+)$")]
+_QUEUE = r"/sys/class/block/[^/]+/(\.\./)?queue/(iosched/)?[a-z_]+"
+_Path = Annotated[str, Meta(pattern=rf"^({'|'.join(KERNEL_FILES)}|{_QUEUE})$")]
 _Value = Annotated[str, Meta(max_length=4096)]
 _Number = Annotated[str, Meta(pattern=r"^[0-9]{0,20}$")]
 

@@ -19,15 +19,14 @@ from storlab.base.units import Size
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.block.identity import DeviceIdentity, identify, refuse_another
 from storlab.layers.block.loop import signatures
-from storlab.layers.block.queue import queue_facts, queue_of
-from storlab.layers.block.queue_files import TUNED
+from storlab.layers.block.queue import queue_facts, remember
 from storlab.layers.block.use import user_of
 from storlab.layers.resources import Disk
 from storlab.model import Model
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.privileges import on_device
-from storlab.nodes.settings import journalled, read_settings, restore
+from storlab.nodes.settings import restore
 
 OF_LAB = "@lab"
 """In place of a device's path: the one that the lab names for each host."""
@@ -126,9 +125,7 @@ class DeviceLayer(Layer[None, Disk]):
         device = await self._checked(node)  # again: much may have happened since the run was planned
         disk = Disk(node.name, device.path, device.size, ours=False, device=device)
         refuse_changed(node, self.path, context.planned.get(self.path), device)
-        folder = queue_of(disk)
-        were = await read_settings(node, (f"{folder}/{name}" for name in TUNED))
-        await context.register_undo("settings.restore", **await journalled(node, were))
+        await remember(disk, context)
         if self.wipe is not None:
             await refuse_another(node, disk.path, disk.device)
             # wipefs opens the device exclusively, and so refuses one that came into use this very moment.

@@ -7,13 +7,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from storlab.base.errors import Unsupported, UserError
 from storlab.base.text import is_whole, number_or_text
-from storlab.layers.block.queue_files import QUEUE, TUNED
+from storlab.layers.block.queue_files import IOSCHED, QUEUE, TUNED
+from storlab.layers.block.queue_keys import Queue
 from storlab.layers.resources import Disk, Resource
 from storlab.nodes.agent import steps
-from storlab.nodes.settings import in_use
+from storlab.nodes.settings import in_use, journalled, read_settings
 
 if TYPE_CHECKING:
+    from storlab.layers.base import LayerContext
     from storlab.nodes.node import Node
 
 
@@ -54,6 +57,58 @@ def queue_of(disk: Disk) -> str:
 def parse_queue(said: Mapping[str, str]) -> dict[str, Any]:
     """What each file says: numbers become integers, the scheduler in use stands alone."""
     return {name: number_or_text(in_use(value) if name == "scheduler" else value) for name, value in said.items()}
+
+
+async def remember(disk: Disk, context: LayerContext) -> None:
+    """Journal what a queue is, to be put back: the scheduler's own parameters, too, which another one forgets."""
+    names = (*TUNED, *(f"iosched/{name}" for own in IOSCHED.values() for name in own))
+    were = await read_settings(context.node, (f"{queue_of(disk)}/{name}" for name in names))
+    await context.register_undo("settings.restore", **await journalled(context.node, were))
+
+
+async def tune(node: Node, disk: Disk, queue: Queue) -> None:
+    """Set what a study asks of a disk's queue. Raises ``Unsupported`` if the disk does not take it all."""
+    folder, asked = queue_of(disk), [*queue.files()]
+    if folder.endswith("/../queue"):
+        raise UserError(
+            f"node {node.name}: {disk.path} is a partition: its queue is that of the whole disk, which others use, "
+            "too. Leave queue out, or name the whole disk"
+        )
+    await put(node, folder, {file: text for _, file, text in asked})
+    found = await node.texts(*(f"{folder}/{file}" for _, file, _ in asked))
+    for (key, file, wanted), got in zip(asked, found, strict=True):
+        if got is None or in_use(got) != wanted:
+            why = await _refusal(node, folder, file, got)
+            raise Unsupported(f"node {node.name}: queue.{key}: {disk.name} does not take {file} = {wanted}: {why}")
+
+
+async def _refusal(node: Node, folder: str, file: str, got: str | None) -> str:
+    """What the disk offers in place of what was asked."""
+    offered, largest, *there = await node.texts(
+        *(f"{folder}/{name}" for name in ("scheduler", "max_hw_sectors_kb", *TUNED))
+    )
+    match file:
+        case _ if got is None:
+            has = ", ".join(name for name, text in zip(TUNED, there, strict=True) if text is not None)
+            return f"it has no such setting, as disks have that are made of others, which are below it. It has {has}"
+        case "scheduler":
+            one_of = ", ".join(word.strip("[]") for word in (offered or "none").split())
+            return f"its kernel offers {one_of}; others are modules, bfq, kyber-iosched and mq-deadline"
+        case "max_sectors_kb":
+            return f"it takes at most {largest}"
+        case "nr_requests":
+            return f"the kernel leaves it at {got}: without a scheduler, the driver's own limit holds"
+        case "io_poll":
+            return "its driver has no queues to poll, such as nvme.poll_queues makes"
+        case _:
+            return f"the kernel leaves it at {in_use(got)}"
+
+
+async def scheduler_facts(node: Node, disk: Disk, queue: Queue) -> dict[str, Any]:
+    """The parameters of a scheduler that a study asks for, as they are."""
+    names = IOSCHED.get(queue.scheduler or "", ())
+    said = zip(names, await node.texts(*(f"{queue_of(disk)}/iosched/{name}" for name in names)), strict=True)
+    return {"iosched": {name: number_or_text(value) for name, value in said if value is not None}} if names else {}
 
 
 async def put(node: Node, folder: str, values: Mapping[str, str], read: Sequence[str] = ()) -> list[str]:

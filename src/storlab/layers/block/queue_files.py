@@ -12,6 +12,7 @@ TUNED = (
     "nomerges",  # whether neighbours become one request
     "iostats",  # without it nothing is counted, and probes see nothing
     "add_random",  # costs time with each request
+    "io_poll",  # completions are polled for
     "read_ahead_kb",  # last: limits on requests reset it
 )
 """The files of a queue that anybody may have written to, in the order in which they are set."""
@@ -21,3 +22,16 @@ QUEUE = (
     "discard_granularity", "atomic_write_unit_min_bytes", "atomic_write_unit_max_bytes", "atomic_write_max_bytes",
     "atomic_write_boundary_bytes", *TUNED,
 )  # fmt: skip
+
+IOSCHED = {
+    "mq-deadline": (
+        "read_expire", "write_expire", "writes_starved", "front_merges", "async_depth", "fifo_batch",
+        "prio_aging_expire",
+    ),
+    "kyber": ("read_lat_nsec", "write_lat_nsec"),
+    "bfq": (
+        "fifo_expire_sync", "fifo_expire_async", "back_seek_max", "back_seek_penalty", "slice_idle", "slice_idle_us",
+        "max_budget", "timeout_sync", "strict_guarantees", "low_latency",
+    ),
+}  # fmt: skip
+"""The parameters of each scheduler, files in ``iosched``: mq-deadline.c, kyber-iosched.c, bfq-iosched.c."""

@@ -36,6 +36,13 @@ _BEYOND = 10.0  # s: kernels take some more than give_up until a request fails
 UNTIL_THERE = 30.0  # s, for a disk to appear; guests without hardware virtualisation need some
 LOOK = 0.05  # s
 _DEPTHS = (1024, 512, 256, 255, 128, 127, 64, 63, 32, 31)  # of drivers' queues: powers of two, some less one
+_OWN_KEYS = {
+    "scheduler": "scheduler",
+    "max_sectors": "max_sectors",
+    "read_ahead": "read_ahead",
+    "nr_requests": "queue_depth",
+}
+"""Settings of a queue that have keys, and defaults, with all initiators."""
 
 
 def host_uuid(context: LayerContext) -> uuid.UUID:
@@ -77,6 +84,9 @@ class InitiatorLayer(Crossing[Export, Disk]):
     def _possible(self) -> Self:
         if self.one_queue and self.queues > 1:
             raise ValueError(f"queues = {self.queues}: {self.one_queue}")
+        for key, own in _OWN_KEYS.items():
+            if self.queue is not None and getattr(self.queue, key) is not None:
+                raise ValueError(f"queue.{key}: write it as {own}, a key of this layer")
         return self
 
     def check_above(self, below: Layer | None) -> str | None:
