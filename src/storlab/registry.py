@@ -15,6 +15,7 @@ from storlab.layers.attach.ninep import NinePLayer
 from storlab.layers.attach.pci import PciLayer, VfioLayer
 from storlab.layers.attach.virtiofs import VirtiofsdLayer, VirtiofsLayer
 from storlab.layers.base import Layer
+from storlab.layers.block.bcache import BcacheLayer
 from storlab.layers.block.crypt import CryptLayer
 from storlab.layers.block.device import DeviceLayer, FillLayer
 from storlab.layers.block.loop import LoopLayer
@@ -72,7 +73,7 @@ T = TypeVar("T")
 
 _NODE_KINDS: tuple[type[NodeKind], ...] = (LocalKind, NetnsKind, SshKind, VmKind)
 _LAYERS: tuple[type[Layer], ...] = (
-    DirectoryLayer, FileLayer, LoopLayer, DeviceLayer, FillLayer, CryptLayer, DmLayer, MdLayer,
+    DirectoryLayer, FileLayer, LoopLayer, DeviceLayer, FillLayer, CryptLayer, DmLayer, MdLayer, BcacheLayer,
     MkfsLayer, MountLayer, OverlayfsLayer,
     ImageCopyLayer, ImageCloneLayer, Qcow2Layer, ZpoolLayer, ZvolLayer, ZvolsLayer, ZfsLayer,
     NbdExportLayer, IscsiTargetLayer, NvmeTargetLayer, AoeTargetLayer, RelayLayer,

@@ -51,6 +51,7 @@ EXAMPLES = TESTS.parent / "examples"
 ENDED = exit_bytes(ExitRecord(("load",), 0, None, False, None, 0.0, 1.0, 2.0, 0.5, 0.25, 2**21, 0))
 
 LAYERS: Mapping[str, Mapping[str, Any]] = {
+    "bcache": {"cache": "c"},
     "device": {"path": "/dev/disk/by-id/x"},
     "dm": {"target": "delay", "reads": "1ms"},
     "file": {"size": "64M"},

@@ -1,10 +1,10 @@
-"""Disks of device mapper in a real guest: encrypted and slow ones, what they really are, and what stays of them."""
+"""Disks on disks in a real guest: encrypted, slow, cached ones, what they really are, and what stays of them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import Any
 from unittest import mock
@@ -13,16 +13,18 @@ import pytest
 from pydantic import ValidationError
 
 from laboratory.studies import parsed
-from storlab.base.errors import StudyError, Unsupported
+from storlab.base.errors import StudyError, TrialError, Unsupported
 from storlab.layers import stack
-from storlab.layers.base import LayerContext
+from storlab.layers.base import Layer, LayerContext
 from storlab.layers.block import mapper
+from storlab.layers.block.bcache import forget_superblock, stop_set
 from storlab.layers.block.crypt import CryptLayer, parse_status
 from storlab.layers.block.targets import DmLayer, parse_table
+from storlab.layers.fs.mkfs import filesystem_uuid
 from storlab.layers.resources import Disk
 
 from .pair import Crossed, End, Pair, open_shop
-from .sites import parse
+from .sites import RUN, parse
 
 BELOW = ({"layer": "file", "size": "48M"}, {"layer": "loop"})
 TEXT = "storlab-was-here"
@@ -226,17 +228,15 @@ def further(pair: Pair, *disks: Disk) -> Iterator[None]:
     ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) and "target" in value else None,
 )
 async def test_a_target_is_as_asked_for(pair: Pair, keys: dict[str, Any], facts: dict[str, Any], size: int) -> None:
-    one, two = [(await pair.set_up(*BELOW, owner=owner)).resources[-1] for owner in ("one", "two")]
-    assert isinstance(one, Disk) and isinstance(two, Disk)
-    with further(pair, one, two):
-        made = await stack.set_up(
-            parse([{"layer": "dm", **keys}]), lambda at: pair.server.context(2), None if "disks" in keys else one
-        )
-        await made.read_facts()
-    assert isinstance(made.resource, Disk) and made.resource.size == size * M and made.resource.ours
-    assert {name: made.facts[0][name] for name in facts} == facts
-    await pair.tear_down()
-    assert await mapped(pair) == "control"
+    async with left_clean(pair):
+        one, two = await disks_for(pair, "48M", "48M")
+        with further(pair, one, two):
+            made = await stack.set_up(
+                parse([{"layer": "dm", **keys}]), lambda at: pair.server.context(2), None if "disks" in keys else one
+            )
+            await made.read_facts()
+        assert isinstance(made.resource, Disk) and made.resource.size == size * M and made.resource.ours
+        assert {name: made.facts[0][name] for name in facts} == facts
 
 
 @guests
@@ -342,3 +342,100 @@ fio = {{ rw = "read", size = "1M", runtime = "2s", time_based = true }}
 def test_what_cannot_be_is_refused_when_the_study_is_loaded(layer: str, count: int, more: str, said: str) -> None:
     with pytest.raises(StudyError, match=said):
         parsed(STUDY.format(layer=layer, count=count, more=more), file="study.toml")
+
+
+CACHED = "ls -d /sys/fs/bcache/*-* /sys/block/bcache* 2> /dev/null; true"
+
+
+async def set_up(pair: Pair, keys: Mapping[str, Any], *disks: Disk) -> tuple[Layer, Disk, LayerContext]:
+    """A layer on the first of these disks, and with those after it as further ones."""
+    (layer,) = parse([keys])
+    with further(pair, *disks[1:]):
+        context = pair.server.context(2, "client")
+    made = await layer.set_up(disks[0], context)
+    assert isinstance(made, Disk)
+    return layer, made, context
+
+
+@asynccontextmanager
+async def left_clean(pair: Pair) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        await pair.tear_down()
+    assert (await mapped(pair), await pair.server.output(CACHED)) == ("control", "")
+
+
+async def disks_for(pair: Pair, *sizes: str, ours: bool = True) -> list[Disk]:
+    stacks = [({"layer": "file", "size": size}, {"layer": "loop"}) for size in sizes]
+    made = [(await pair.set_up(*each, owner=f"disk{at}")).resources[-1] for at, each in enumerate(stacks)]
+    return [replace(disk, ours=ours) for disk in made if isinstance(disk, Disk)]
+
+
+async def sectors(pair: Pair, *disks: Disk) -> list[int]:
+    """Read from and written to each of them so far."""
+    await pair.server.output("sync")
+    stats = " ".join(f"/sys/block/{disk.name}/stat" for disk in disks)
+    lines = [line.split() for line in (await pair.server.output(f"cat {stats}")).splitlines()]
+    return [int(line[at]) for line in lines for at in (2, 6)]
+
+
+@guests
+@pytest.mark.parametrize("mode", ["writethrough", "writeback", "writearound", "none"])
+async def test_a_cache_takes_what_its_mode_says(pair: Pair, mode: str) -> None:
+    async with left_clean(pair):
+        backing, cache = await disks_for(pair, "64M", "48M")
+        keys = {"layer": "bcache", "cache": "d", "mode": mode, "bucket": "64k", "sequential_cutoff": 0}
+        layer, made, context = await set_up(pair, keys, backing, cache)
+        facts = await layer.facts(made, context)
+        wanted = {"cache_mode": mode, "sequential_cutoff": "0.0k", "writeback_percent": 10, "bucket_size": "64.0k"}
+        assert {name: facts[name] for name in wanted} == wanted
+
+        async def underneath(words: str) -> tuple[int, ...]:
+            """Hundreds of sectors that are read and written below, on the disk and on its cache, for 512 of 4k each."""
+            before = await sectors(pair, backing, cache)
+            await pair.server.output(f"fio --name=x --filename={made.path} --bs=4k --size=2M --direct=1 --{words}")
+            after = await sectors(pair, backing, cache)
+            return tuple(round((now - then) / 4096) for now, then in zip(after, before, strict=True))
+
+        written = {"writeback": (0, 1), "writethrough": (1, 1)}.get(mode, (1, 0))
+        assert (await underneath("rw=randwrite"))[1::2] == written
+        await underneath("rw=randread")
+        assert (await underneath("rw=randread"))[::2] == ((1, 0) if mode == "none" else (0, 1))
+
+
+@guests
+@pytest.mark.parametrize("registered", [None, (), (1,), (0,), (0, 1)])
+async def test_a_cache_is_gone_wherever_its_set_up_was_killed(pair: Pair, registered: tuple[int, ...] | None) -> None:
+    """``None``: before anything was written; else which of the disks the kernel knows."""
+    async with left_clean(pair):
+        disks = await disks_for(pair, "64M", "48M", ours=False)
+        nonce = "1" * 32
+        run = pair.server.node.run
+        if registered is not None:
+            both = ("-B", disks[0].path, "-C", disks[1].path)
+            await run(["make-bcache", "--cset-uuid", filesystem_uuid(RUN, nonce), "--bucket", "64k", *both])
+        await run(["modprobe", "bcache"])
+        for at in registered or ():
+            await pair.server.output(f"echo {disks[at].path} > /sys/fs/bcache/register")
+        assert await stop_set(pair.server.node, run=RUN, nonce="0" * 32) is None
+        assert (await stop_set(pair.server.node, run=RUN, nonce=nonce) is not None) == bool(registered)
+        for disk in disks:
+            assert await forget_superblock(pair.server.node, device=disk.path, run=RUN, nonce="0" * 32) is None
+            assert (await forget_superblock(pair.server.node, device=disk.path, run=RUN, nonce=nonce) is None) == (
+                registered is None
+            )
+        assert await pair.server.output(f"wipefs --noheadings {disks[0].path} {disks[1].path}; {CACHED}") == ""
+
+
+@guests
+async def test_a_cache_that_is_too_small_and_one_of_the_users(pair: Pair) -> None:
+    async with left_clean(pair):
+        backing, cache = await disks_for(pair, "64M", "48M", ours=False)
+        with pytest.raises(TrialError, match="takes at least 513 buckets of 512k: make it larger"):
+            await set_up(pair, {"layer": "bcache", "cache": "d"}, backing, cache)
+        _, made, _ = await set_up(pair, {"layer": "bcache", "cache": "d", "bucket": "64k"}, backing, cache)
+        assert not made.ours
+        said = await pair.tear_down()
+        assert sum("wiped bcache's superblock" in words for words in said) == 2
+        assert any(words.startswith("stopped the cache") for words in said)

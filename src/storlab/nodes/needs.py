@@ -59,6 +59,7 @@ PROGRAMS = {
 }
 
 _UNASKED = {  # where a layer needs them, but whose versions are nobody's question
+    "bcache-tools": ("bcache-super-show", "make-bcache"),
     "cifs-utils": ("mount.cifs",),
     "coreutils": ("ln", "split"),
     "cryptsetup-bin": ("cryptsetup",),

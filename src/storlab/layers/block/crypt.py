@@ -73,9 +73,7 @@ class CryptLayer(Layer[Disk, Disk]):
         return mapper.needs("dm_crypt", programs=("cryptsetup", "wipefs", "blkid"))
 
     def check_above(self, below: Layer | None) -> str | None:
-        if below is not None and below.layer == "mkfs":
-            return "it would overwrite the file system that mkfs makes: write crypt below mkfs"
-        return None
+        return mapper.below_mkfs(self, below)
 
     async def set_up(self, below: Disk, context: LayerContext) -> Disk:
         node, name, key = context.node, mapper.name_of(context), secrets.token_bytes(_KEY)

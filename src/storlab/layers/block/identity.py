@@ -7,7 +7,7 @@ whether what has that number is still the same disk; serial number, WWN and the 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -158,23 +158,24 @@ async def refuse_another(node: Node, path: str, device: DeviceIdentity | None) -
 Fingerprint = Annotated[str, Meta(pattern=r"^((marked|numbered)-[0-9a-f]{32})?$")]
 """That of the device when the signature was announced; empty in journals from before it was noted."""
 
+_WIPEFS = ("wipefs", "--no-act", "--json")
 TypesOf = Callable[[bytes], list[str]]
-"""Which types of signatures in what ``wipefs --json`` prints are Storlab's own, and no one else's."""
+"""Which types of signatures, in what ``wipefs --json`` or another program prints, are Storlab's own alone."""
 
 
 async def own_signatures(
-    node: Node, device: str, was: str, token: str, types_of: TypesOf
+    node: Node, device: str, was: str, token: str, types_of: TypesOf, read: Sequence[str] = _WIPEFS
 ) -> tuple[str, list[str]] | None:
     """The device that has the signature now, and its types there; ``None`` where it was not made, or is wiped.
 
-    ``token`` is how blkid(8) finds it, by tag and value. Raises ``StorlabError`` where the device is not found that
-    had, or was about to get, the signature.
+    ``token`` is how blkid(8) finds it, by tag and value; ``read``, before a device's path, prints what is on it.
+    Raises ``StorlabError`` where the device is not found that had, or was about to get, the signature.
     """
-    here = types_of(await _listing(node, device))
+    here = types_of(await _listing(node, device, read))
     now = await _fingerprint(node, device)
     if now is not None and now == was:
         return (device, here) if here else None
-    listed = {path: types_of(await _listing(node, path)) for path in await _tagged(node, token) if path != device}
+    listed = {path: types_of(await _listing(node, path, read)) for path in await _tagged(node, token) if path != device}
     elsewhere = {path: types for path, types in listed.items() if types}
     same = [path for path in elsewhere if await _fingerprint(node, path) == was]
     if same:
@@ -193,10 +194,10 @@ async def own_signatures(
     )
 
 
-async def _listing(node: Node, device: str) -> bytes:
+async def _listing(node: Node, device: str, read: Sequence[str]) -> bytes:
     from storlab.nodes.privileges import on_device  # with nodes and asyncio, which who reads a run need not load
 
-    return (await on_device(node, device).run(["wipefs", "--no-act", "--json", device], check=False)).stdout
+    return (await on_device(node, device).run([*read, device], check=False)).stdout
 
 
 async def _fingerprint(node: Node, device: str) -> str | None:

@@ -135,7 +135,7 @@ class DmLayer(Layer[Disk | None, Disk]):
             return None if self.disks else "it takes an underlying disk, or disks: put one of them"
         if self.disks:
             return f"disks name what it joins, so it must be the lowest of its stack, but there is layer {below.layer}"
-        return "write dm below mkfs: it gives a new disk" if below.layer == "mkfs" else None
+        return mapper.below_mkfs(self, below)
 
     async def set_up(self, below: Disk | None, context: LayerContext) -> Disk:
         node = context.node
