@@ -39,7 +39,7 @@ def _documented_options(text: str) -> set[str]:
     return {option for cell in cells for option in _OPTION.findall(cell)}
 
 
-COMMANDS = "new run shell plan noise resume report compare trace list schema doctor clean"
+COMMANDS = "new check run shell plan noise resume report compare trace list schema doctor clean"
 
 
 @pytest.mark.parametrize("command", COMMANDS.split())

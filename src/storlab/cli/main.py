@@ -12,6 +12,7 @@ import typer
 from typer import Option
 from typer.core import TyperGroup
 
+from storlab.cli.check import check
 from storlab.cli.clean import clean
 from storlab.cli.compare import compare
 from storlab.cli.crash import crash
@@ -72,6 +73,7 @@ def _print_version() -> None:
     show(f"storlab {__version__}")
 
 
+app.command()(check)
 app.command()(new)
 app.command()(travels("run")(run))
 app.command()(shell)

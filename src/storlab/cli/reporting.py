@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -214,13 +215,19 @@ def write_html(run: RunFolder, given: ReportInput, *, full: bool = False) -> Pat
     return run.report
 
 
-def show_and_write(run: RunFolder, given: ReportInput, size: str = "") -> Console:
-    """What a run ends with: its report in the terminal, then where the run and the page lie."""
+def show_and_write(run: RunFolder, given: ReportInput, size: str = "", only: Sequence[str] = ()) -> Console:
+    """What a run ends with: its report in the terminal, then where the run and the page lie.
+
+    ``only``: sections, by their ids; by default all.
+    """
     from storlab.cli.console import Console
     from storlab.report.sections import report_document
 
     console = Console()
-    console.show(report_document(given))  # first: drawing the page takes seconds
+    document = report_document(given)
+    if only:
+        document = replace(document, sections=tuple(each for each in document.sections if each.id in only))
+    console.show(document)  # first: drawing the page takes seconds
     page = write_html(run, given)
     of = f", {size}" if size else ""
     console.print(f"\nRun:    {run.path}{of}\nReport: {page}", soft_wrap=True, markup=False)
@@ -230,7 +237,7 @@ def show_and_write(run: RunFolder, given: ReportInput, size: str = "") -> Consol
 _MOST_ADDED = 30  # rounds that are suggested: more are better asked for after another look
 
 
-def finish(outcome: Outcome, json: bool, allow_undecided: bool = False) -> Status:
+def finish(outcome: Outcome, json: bool, allow_undecided: bool = False, only: Sequence[str] = ()) -> Status:
     """Report on a run that ended, here or where it is drawn; returns the exit status."""
     from storlab.cli.run_events import RunEnded, drawn_elsewhere, write_event
 
@@ -239,7 +246,7 @@ def finish(outcome: Outcome, json: bool, allow_undecided: bool = False) -> Statu
             write_event(RunEnded(outcome.ending, outcome.left_behind))
         else:
             with until_closed():
-                _show(outcome, json)
+                _show(outcome, json, only)
             with suppress(OSError):
                 _say_how_it_ended(outcome, allow_undecided)
     except KeyboardInterrupt:
@@ -268,7 +275,7 @@ def finish(outcome: Outcome, json: bool, allow_undecided: bool = False) -> Statu
     return NOTHING_MEASURED if outcome.ending == "nothing measured" else status
 
 
-def _show(outcome: Outcome, json: bool) -> None:
+def _show(outcome: Outcome, json: bool, only: Sequence[str]) -> None:
     given = report_input(outcome.folder, outcome.tables, outcome.summary)
     if json:
         import orjson
@@ -280,7 +287,7 @@ def _show(outcome: Outcome, json: bool) -> None:
         answer = {"run": str(outcome.folder.path), "ending": outcome.ending, "summary": summary}
         show_json(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode())
     else:
-        console = show_and_write(outcome.folder, given)
+        console = show_and_write(outcome.folder, given, only=only)
         if (more := _more_rounds(outcome)) is not None:
             added = f"`storlab resume {outcome.folder.path} --rounds +{more}`"
             console.print(f"More rounds may decide what is open: {added}", soft_wrap=True, markup=False)

@@ -37,6 +37,7 @@ from storlab.run.limits import Assignment, Limits, parse_extent, parse_rounds
 from storlab.run.permissions import Permissions, parse_allowed
 
 if TYPE_CHECKING:
+    from storlab.run.executor import Outcome
     from storlab.study.study import Study
 
 
@@ -148,11 +149,19 @@ def _check_gates(gates: list[str] | None) -> None:
 
 
 def _run(options: RunOptions) -> int:
+    from storlab.cli.reporting import finish
+
+    outcome = run_of(options)
+    return outcome if isinstance(outcome, int) else finish(outcome, options.json, options.allow_undecided)
+
+
+def run_of(options: RunOptions) -> Outcome | int:
+    """Run it; an exit status if nothing was run."""
     import asyncio
 
     from storlab.cli.image import build_images
     from storlab.cli.progress import observer
-    from storlab.cli.reporting import cut_power, finish, refuse_unchecked
+    from storlab.cli.reporting import cut_power, refuse_unchecked
     from storlab.run.executor import run_study
 
     study, seed, rounds, assignment = _asked(options)
@@ -175,7 +184,7 @@ def _run(options: RunOptions) -> int:
                 return INTERRUPTED
         if assignment is None:
             cut_power(outcome, permissions, quiet=options.quiet or options.json)
-    return finish(outcome, options.json, options.allow_undecided)
+    return outcome
 
 
 def _asked(options: RunOptions) -> tuple[Study, int, tuple[int, int], Assignment | None]:

@@ -51,6 +51,7 @@ HOST_NOT_USABLE = Status(3, "a host can't be reached, is reserved, or its disk i
 GATE_HIT = Status(4, "a gate of `--fail-on` was hit", *_GATES)
 GATE_MISSING = Status(4, "what a gate asks about is missing, whatever `--allow-undecided` says", *_GATES)
 GATE_UNDECIDED = Status(4, "a gate is undecided, and `--allow-undecided` was not given", *_GATES)
+CLAIM_OPEN = Status(4, "a claim does not hold, is undecided, or missing", "check")
 TEST_WITHOUT_RESULT = Status(4, "a test that was asked for has no result", *_SUITES)
 TEST_MISSING = Status(
     4, "none regressed, but a test is missing, a log is cut off, or nothing was compared", "suite compare"
@@ -68,7 +69,7 @@ STATUSES = (
     *(COMPLETE, OWN_FAULT, LEFT_BEHIND, USERS_MISTAKE),
     *(NODE_UNREACHABLE, TRIALS_FAILED, NOTHING_MEASURED, ROUNDS_MISSING, TEST_UNEXPECTED, TEST_REGRESSED, NOT_CHECKED),
     HOST_NOT_USABLE,
-    *(GATE_HIT, GATE_MISSING, GATE_UNDECIDED, TEST_WITHOUT_RESULT, TEST_MISSING, CUT_BROKE),
+    *(GATE_HIT, GATE_MISSING, GATE_UNDECIDED, CLAIM_OPEN, TEST_WITHOUT_RESULT, TEST_MISSING, CUT_BROKE),
     *(STILL_RUNNING, NOTHING_EXECUTED, INTERRUPTED),
 )
 """In the order of the table. Of several that apply to a run, the first that ``run`` asks about counts."""
