@@ -18,6 +18,7 @@ from storlab.layers.block.queue_keys import Queue
 from storlab.layers.database.data_set import DataSet
 from storlab.layers.fs.image_base import BASE_HELP, Base
 from storlab.nodes.kind import NodeKind
+from storlab.nodes.settings import SETTABLE
 from storlab.nodes.shaping.keys import Network, Tcp
 from storlab.registry import layer_types, node_kinds, probe_types, workload_types
 from storlab.study.questions import Claim, Compare, Objective
@@ -87,6 +88,8 @@ def _parts() -> Iterator[str]:
         ("`crash`", PowerCuts, "crash"),
     ):
         yield from _section(title, model, key)
+        if key == "tcp":
+            yield from _settings()
     for heading, types, name in (
         ("Kinds of nodes", node_kinds(), "kind"),
         ("Layers", layer_types(), "layer"),
@@ -133,6 +136,24 @@ def _section(title: str, model: type[BaseModel], key: str) -> Iterator[str]:
     if key in AFTER_EACH:
         yield AFTER_EACH[key]
     yield from _example(f"{key} more")
+
+
+def _settings() -> Iterator[str]:
+    yield "## `nodes.NAME.settings`\n"
+    yield "Settings of the kernel of each of these nodes, while a trial runs; by default as they are.\n"
+    rows = ["| key | value | file |", "| --- | --- | --- |"]
+    for name, (path, allowed) in SETTABLE.items():
+        match allowed:
+            case range():
+                values = f"{allowed[0]} to {allowed[-1]}"
+            case str():
+                values = allowed
+            case _:
+                values = ", ".join(f"`{each}`" for each in allowed)
+        rows.append(f"| `{name}` | {values} | `{path}` |")
+    yield "\n".join([*rows, ""])
+    yield from _example("settings")
+    yield AFTER_EACH["settings"]
 
 
 def _example(name: str) -> Iterator[str]:

@@ -28,7 +28,16 @@ STUDIES = sorted(path for path in EXAMPLES.rglob("*.toml") if not any(map(path.i
 DEVICE = EXAMPLES / "device.toml"
 GUESTS = [
     EXAMPLES / f"{name}.toml"
-    for name in ("vm-disks", "encryption", "slow-disk", "raid-levels", "shaped-network", "shares", "atomic-writes")
+    for name in (
+        "vm-disks",
+        "encryption",
+        "slow-disk",
+        "dirty-limits",
+        "raid-levels",
+        "shaped-network",
+        "shares",
+        "atomic-writes",
+    )
 ]
 
 

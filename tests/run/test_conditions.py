@@ -19,7 +19,7 @@ from laboratory.samples import sample
 from laboratory.studies import directory
 from storlab.analysis.summary import CellState
 from storlab.analysis.unequal import Place, Seen, among_runs
-from storlab.base.errors import SafetyError, UserError
+from storlab.base.errors import SafetyError, StudyError, UserError
 from storlab.cli.reporting import report_input
 from storlab.nodes.identity import Machine, NodeIdentity
 from storlab.records.derive import derive
@@ -27,9 +27,9 @@ from storlab.records.manifest import Manifest, write_manifest
 from storlab.report.language.say import say
 from storlab.report.model.input import unequal_sentences
 from storlab.run.machine import machine_for
-from storlab.run.permissions import Permissions
 from storlab.run.recovery import reclaim
 from storlab.run.recovery.journal import Journal
+from storlab.study.study import load_study
 
 CASES = Path(__file__).parent / "cases"
 TUNED = (CASES / "equal-disks.toml").read_text()
@@ -64,6 +64,72 @@ def test_a_level_that_tunes_a_disk_of_the_users_reaches_no_other_level(lab: Labo
         found = {(record.levels["tune"], record.facts["host"][0]["max_sectors_kb"]) for record in lab.records()}
         assert found == {("default", 512), ("small", 8)} and limit.read_text() == "512\n"
     assert outcome.summary.unequal == (), "the study says what is different"
+
+
+SET = """
+[nodes.host]
+kind = "local"
+settings = "{dirty}"
+[factors.dirty]
+default = {}
+small = { vm.dirty_bytes = "512M", vm.laptop_mode = 1 }
+"""
+DIRTY = ("dirty_bytes", "dirty_ratio", "laptop_mode")
+
+
+def dirty() -> dict[str, str]:
+    return {f"vm.{name}": Path("/proc/sys/vm", name).read_text().strip() for name in DIRTY}
+
+
+@pytest.mark.needs("root")
+def test_settings_of_a_node_are_those_of_its_trials_and_then_what_they_were(lab: Laboratory) -> None:
+    before = dirty()
+    outcome = lab.succeed(directory("command = { argv = ['true'] }", rest=SET), trials=2)
+    assert dirty() == before
+    small = {"vm.dirty_bytes": str(512 * 1024**2), "vm.dirty_ratio": "0", "vm.laptop_mode": "1"}
+    found = {
+        str(record.levels["dirty"]): {name: record.settings["host"][name] for name in before}
+        for record in lab.records()
+    }
+    assert found == {"default": before, "small": small}
+    assert [record.changed for record in lab.records()] == [[], []] and outcome.summary.unequal == ()
+
+
+@pytest.mark.needs("root")
+def test_settings_of_a_run_that_is_killed_are_put_back_by_clean(lab: Laboratory) -> None:
+    before = dirty()
+    started = lab.start_run(directory("command = { argv = ['sleep', '100'] }", rest=SET), "--only", "dirty=small")
+    wait_for(started, lambda: dirty()["vm.laptop_mode"] == "1" and lab.sleeps())
+    kill(started)
+    assert dirty() != before
+    assert "vm/laptop_mode" in lab.storlab("clean", lab.out, "--yes").stdout
+    assert dirty() == before
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ("{ vm.min_free_kbytes = 10 }", "vm.min_free_kbytes: a study can't set that. It can set vm.dirty_bytes,"),
+        ("{ vm.dirty_ratio = 101 }", "vm.dirty_ratio = 101: write a whole number from 0 to 100"),
+        ("{ vm.swappiness = true }", "vm.swappiness = True: write a whole number from 0 to 200"),
+        ('{ transparent_hugepage.enabled = "yes" }', "= yes: write always, madvise, never"),
+        ('{ vm.dirty_bytes = "lots" }', '"lots" is not a size'),
+        (
+            '{ vm.dirty_bytes = "1M", vm.dirty_ratio = 5 }',
+            "vm.dirty_ratio and vm.dirty_bytes: each sets the other to 0",
+        ),
+    ],
+)
+def test_a_setting_that_can_not_be_is_refused_with_what_can(settings: str, reason: str, lab: Laboratory) -> None:
+    text = directory("command = { argv = ['true'] }", rest=f"[nodes.host]\nkind = 'local'\nsettings = {settings}")
+    with pytest.raises(StudyError, match=re.escape(reason)):
+        load_study(lab.study(text))
+
+
+def test_a_setting_of_this_machine_takes_a_permission(lab: Laboratory) -> None:
+    refused = lab.start_run(directory("command = { argv = ['true'] }", rest=SET), trusted=False)
+    _, said = refused.communicate()
+    assert refused.returncode == 2 and b"--allow kernel=vm.dirty_bytes --allow kernel=vm.laptop_mode" in said
 
 
 @pytest.mark.needs("root")
@@ -116,7 +182,7 @@ def test_settings_that_explain_are_those_that_all_trials_of_a_cell_had_on_all_no
 
 
 @in_a_loop
-async def test_two_unconfined_runs_wait_for_each_other_and_for_what_a_killed_one_left(
+async def test_two_runs_that_change_settings_wait_for_each_other_and_for_what_a_killed_one_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
@@ -124,7 +190,7 @@ async def test_two_unconfined_runs_wait_for_each_other_and_for_what_a_killed_one
     said: list[str] = []
 
     async def hold(run: str, of: str = "free") -> None:
-        async with reclaim.alone(run, tmp_path / run, Permissions(unconfined=of == "free"), said.append):
+        async with reclaim.alone(run, tmp_path / run, of == "free", said.append):
             said.append(f"{run} begins")
             await asyncio.sleep(0.05)
             said.append(f"{run} ends")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -61,6 +61,11 @@ class Built:
 
     def group_of(self, node: str) -> str:
         return next(group for group, name in self.cell.node_names() if name == node)
+
+    def settings_of(self, node: Node) -> Mapping[str, int | str]:
+        """What the study sets of a node's kernel; this machine may be none of the cell's nodes."""
+        of = [group for group, name in self.cell.node_names() if name == node.name]
+        return self.cell.nodes[of[0]].settings if of else {}
 
     def group(self, name: str) -> list[Node]:
         return [self.nodes[node] for node in node_names(name, self.cell.nodes[name])]

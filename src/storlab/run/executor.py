@@ -40,6 +40,7 @@ from storlab.run.planning.wants import refuse_unpermitted
 from storlab.run.recovery.journal import Journal, refuse_others
 from storlab.run.recovery.reclaim import (
     alone,
+    changes_settings,
     is_missing,
     taken,
     tear_down,
@@ -94,7 +95,7 @@ async def run_study(
             plan = await make_plan(study, session, seed, last, assignment.order if assignment else "together")
             plan.refuse_empty()
             await session.claim_devices()
-            async with alone(run, folder, permissions, observer.notify):
+            async with alone(run, folder, changes_settings(study, permissions), observer.notify):
                 with new_run_folder(folder) as holding:
                     refuse_others(folder)  # a folder that was there: better now than when what it set up is torn down
                     manifest = await new_manifest(run, session, plan, limits)
@@ -121,7 +122,7 @@ async def resume_run(
         refuse_unpermitted(study, permissions)  # before anything is done for a run of somebody else's
         async with (
             open_session(manifest.run, observer.notify, permissions) as session,
-            alone(manifest.run, folder, permissions, observer.notify),
+            alone(manifest.run, folder, changes_settings(study, permissions), observer.notify),
         ):
             await _tear_down_rest(records, session, observer)
             session.devices = {(each.machine, each.path): each.device for each in manifest.devices}

@@ -253,6 +253,7 @@ def _check_networks(cells: Sequence[Cell], report: Report) -> None:
                 wrong = f"the nodes {group} are on no network: nothing is served to them, or by them, over one"
             report(("nodes", group, "tcp"), f"{wrong}: leave tcp out")
     _check_kept(cells, report)
+    _check_settings(cells, report)
     _check_side_by_side(cells, report)
 
 
@@ -328,6 +329,23 @@ def _check_side_by_side(cells: Sequence[Cell], report: Report) -> None:
             report(("nodes", group), f'{wrong}: write kind = "vm" and keep = "trial", or no slices and parallel')
 
 
+def _check_settings(cells: Sequence[Cell], report: Report) -> None:
+    """A kernel has one value of each setting at a time."""
+    for cell in cells:
+        first: dict[str, tuple[str, int | str]] = {}
+        for name, group in cell.nodes.items():
+            for setting, value in group.settings.items() if group.here else ():
+                other, known = first.setdefault(setting, (name, value))
+                if known != value:
+                    wrong = f"{setting} is {known} in [nodes.{other}], whose kernel these nodes have, too"
+                    report(("nodes", name, "settings"), f"{wrong}: write one value")
+    for name in dict.fromkeys(name for cell in cells for name in cell.nodes):
+        mine = [cell.nodes[name] for cell in cells if cell.trial.side_by_side and name in cell.nodes]
+        if any(group.settings != mine[0].settings for group in mine if group.lasts != "trial"):
+            wrong = f"the kernel of the nodes {name} has one value of a setting at a time, and cells run together"
+            report(("nodes", name, "settings"), f"{wrong}: leave out [trial] slices and parallel")
+
+
 def _shape(cell: Cell, *groups: str) -> str:
     known = (cell.groups[group] for group in groups if group in cell.groups)
     network = "" if cell.network is None else cell.network.model_dump_json(exclude_none=True)
@@ -348,7 +366,7 @@ def _check_alike(cells: Sequence[Cell], report: Report) -> None:
     for cell in cells:
         for group, layer in _left_out(cell):
             chains = [(chain.group, chain.name, chain.source, chain.layers, chain.count) for chain in cell.chains]
-            nodes = [(name, each.spec(), each.count, each.tcp) for name, each in cell.nodes.items()]
+            nodes = [(name, each.spec(), each.count, each.tcp, each.settings) for name, each in cell.nodes.items()]
             rest = (cell.loads, cell.probes, cell.trial, cell.precondition, cell.network, cell.verified, cell.crash)
             first = known.setdefault(repr((chains, nodes, rest)), cell)
             if first is not cell and [each.layers for each in first.declared] != [

@@ -29,6 +29,7 @@ from storlab.layers.block.device import OF_LAB
 from storlab.metrics import WHISKERS
 from storlab.model import Model
 from storlab.nodes.kind import NodeKind
+from storlab.nodes.settings import Settings
 from storlab.nodes.shaping.keys import Tcp
 from storlab.registry import node_kinds, own_keys
 from storlab.study.questions import Claim, Compare, Label, Objective
@@ -152,6 +153,9 @@ class NodeGroup(NodeKind):
         "`--set` makes virtual machines something else.",
     )
 
+    settings: Settings = Field(
+        {}, description="[Settings of their kernels](#nodesnamesettings), while a trial runs; put back after it."
+    )
     tcp: Tcp | None = Field(None, description="TCP's settings on them, while something of a cell is set up there.")
 
     @field_validator("tcp")

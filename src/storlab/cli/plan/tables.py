@@ -118,6 +118,7 @@ def _settings(cell: Cell) -> Settings:
         found[f"{name}.count"] = _Setting(str(group.count), group.count > 1)
         spec = _flat(name, group.spec())  # a copy, in which all keys are set
         found |= {key: _Setting(of.text, key.rpartition(".")[2] in group.model_fields_set) for key, of in spec.items()}
+        found |= {f"{name}.{key}": _Setting(str(value)) for key, value in group.settings.items()}
         found |= _flat(f"{name} tcp", group.tcp) if group.tcp is not None else {}
     for name, probe in cell.probes.items():
         found |= _flat(f"probes.{name}", probe)  # a layer may have the same name: zfs

@@ -145,6 +145,8 @@ def group_needs(cell: Cell, name: str) -> Needs:
         workloads.append(cell.precondition)
     probes = [probe.needs() for probe in cell.probes.values() if name in watched_groups(probe, cell)]
     shape = [cell.network.needs()] if cell.network is not None and cell.networked(name) else []
+    if name in cell.nodes and cell.nodes[name].settings:
+        shape.append(Needs(root="settings of the kernel"))
     layers = (layer.needs() for layer in cell.layers_on(name))
     return together([*layers, *shape, *(workload.needs() for workload in workloads), *probes])
 

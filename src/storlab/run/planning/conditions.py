@@ -111,7 +111,7 @@ def _dumps(unit: Unit) -> list[Any]:
 def _spec(cell: Cell, group: str) -> list[Any]:
     node = cell.nodes[group]
     shapes = [each.model_dump(mode="json") if each is not None else None for each in (node.tcp, cell.network)]
-    return [node.spec().model_dump(mode="json"), *shapes]
+    return [node.spec().model_dump(mode="json"), *shapes, node.settings]
 
 
 def _commands(cell: Cell) -> list[Any]:

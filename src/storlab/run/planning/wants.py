@@ -45,6 +45,8 @@ def _of_cell(cell: Cell) -> Iterator[tuple[Found, Key, str]]:
         yield from _at(reaching(group.spec()), ("nodes", name), name)
         if group.tcp is not None and group.network_of == "machine":
             yield from _at(reaching(group.tcp), ("nodes", name, "tcp"), name)
+        for setting in () if group.volatile else group.settings:
+            yield Found((setting,), "kernel", setting), ("nodes", name, "settings"), name
     if cell.network is not None:
         yield from _at(reaching(cell.network), ("network",))
     for unit in cell.units:

@@ -28,22 +28,30 @@ from storlab.run.recovery.orphans import left_of, refuse_living, remove
 from storlab.run.recovery.temporary import remembered_runs
 from storlab.run.recovery.undoing import undo_table
 from storlab.run.session import Session
+from storlab.study.study import Study
 
 LOCK = Path("/run/storlab/settings")  # only root can put anything into /run
 _LONGEST = 8192  # B
 _AGAIN = 0.2  # s
 
 
+def changes_settings(study: Study, permissions: Permissions) -> bool:
+    """Whether a run may change settings of this machine's kernel."""
+    groups = (group for cell in study.cells for group in cell.nodes.values() if group.here)
+    return permissions.unconfined or any(group.settings for group in groups)
+
+
 @asynccontextmanager
-async def alone(run: str, folder: Path, permissions: Permissions, notify: Callable[[str], None]) -> AsyncIterator[None]:
+async def alone(run: str, folder: Path, changes_settings: bool, notify: Callable[[str], None]) -> AsyncIterator[None]:
     """Of the runs that may change this machine's settings, one at a time: of two, each would take the other's changes
-    for its own study's, and put back what the other had set. Those are root's that are ``--unconfined``.
+    for its own study's, and put back what the other had set. Those are root's that are ``--unconfined``, or whose study
+    sets some of this machine's.
 
     The lock is the kernel's and goes with its process, however that ends. Its file names the last run that had it,
     whose journal says whether anything is still to be put back. A restart removes it, and resets the settings. Raises
     ``SafetyError`` if a run has left some to be put back.
     """
-    if not permissions.unconfined or os.geteuid() != 0:
+    if not changes_settings or os.geteuid() != 0:
         yield
         return
     with suppress(FileExistsError):
@@ -53,14 +61,13 @@ async def alone(run: str, folder: Path, permissions: Permissions, notify: Callab
     try:
         if not try_lock(descriptor):
             last, where = _last(descriptor)
-            notify(f"Waiting for the run {last} in {where}: it is --unconfined, too, and may change the same settings.")
+            notify(f"Waiting for the run {last} in {where}: it may change the same settings of this machine.")
             while not try_lock(descriptor):  # noqa: ASYNC110 - what is waited for is another process
                 await asyncio.sleep(_AGAIN)
         last, where = _last(descriptor)
         if last not in ("", run) and _left(Path(where)):
             raise SafetyError(
-                f"the run {last} was --unconfined and has left settings of this machine changed: "
-                f"`storlab clean {where}` puts them back"
+                f"the run {last} has left settings of this machine changed: `storlab clean {where}` puts them back"
             )
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, os.fsencode(f"{run}\n{folder.resolve()}"), 0)

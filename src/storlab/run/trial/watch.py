@@ -15,7 +15,16 @@ from storlab.layers.block.queue_files import TUNED
 from storlab.layers.resources import Dir, Disk, Server
 from storlab.nodes.agent import steps
 from storlab.nodes.node import Node
-from storlab.nodes.settings import KERNEL_FILES, journalled, put_back, read_settings, restore
+from storlab.nodes.settings import (
+    KERNEL_FILES,
+    also_changed,
+    files_of,
+    journalled,
+    put_back,
+    read_settings,
+    restore,
+    set_all,
+)
 from storlab.records.run_folder import ChangedSetting
 from storlab.run.build import Built
 from storlab.run.recovery.journal import Journal, Pending
@@ -42,6 +51,7 @@ class _Machine:
 
     node: Node
     seen: dict[str, _Seen] = field(default_factory=dict)
+    asked: set[str] = field(default_factory=set)  # files that the study's nodes set, or change by that
     entries: list[Pending] = field(default_factory=list)
 
 
@@ -86,15 +96,23 @@ class Watch:
             queues |= {queue_of(disk): (layer, True) for disk, layer in _disks_of(node, built)}
             for folder, (name, ours) in queues.items():
                 files |= {f"{folder}/{setting}": (f"{setting} of {name}", ours) for setting in TUNED}
+        settings = {key: value for node in nodes for key, value in built.settings_of(node).items()}
+        asked = await files_of(known.node, settings)
+        files |= {path: (name, False) for path, (name, _) in asked.items() if path not in files}
         new = await read_settings(known.node, (path for path in files if path not in known.seen))
-        if new and self.permitted and not known.node.identity.volatile:
-            arguments = await journalled(known.node, new)
+        changing = {*asked, *also_changed(settings)}
+        known.asked |= changing
+        were = {path: value for path, value in new.items() if self.permitted or path in changing}
+        if were and not known.node.identity.volatile:
+            arguments = await journalled(known.node, were)
             known.entries.append(self.journal.register(known.node.identity, restore.name, arguments))
         for path, value in new.items():
             known.seen.setdefault(path, _Seen(files[path][0], value, files[path][1]))
         watched[machine] = [path for path in files if path in known.seen]
         for path in watched[machine]:
             known.seen[path].users += 1
+        if asked:
+            await set_all(known.node, asked)
 
     async def now(self, files: Files) -> dict[str, dict[str, str]]:
         """By node what the settings are now that no stack's own disk has: those are among the facts of its layer."""
@@ -120,7 +138,8 @@ class Watch:
         async with asyncio.timeout(_PATIENCE):
             now = await read_settings(known.node, done)
             changed = {path: value for path, value in now.items() if value != done[path].value}
-            back = {path: done[path].value for path in changed if done[path].ours or self.permitted}
+            mine = self.permitted
+            back = {path: done[path].value for path in changed if done[path].ours or mine or path in known.asked}
             left = {**changed, **await put_back(known.node, back)}
         if not known.seen:
             for entry in known.entries:
@@ -129,6 +148,7 @@ class Watch:
         return [
             ChangedSetting(known.node.name, done[path].name, done[path].value, value, left[path])
             for path, value in changed.items()
+            if path not in known.asked or left[path] != done[path].value
         ]
 
 
