@@ -25,8 +25,9 @@ from storlab.images.module_tree import parse_aliases, parse_builtin, parse_files
 from storlab.layers.block.queue import new_state, parse_queue
 from storlab.layers.block.queue_files import QUEUE
 from storlab.layers.fs.image_base import parse_image_info
-from storlab.layers.fs.mkfs import own_types, parse_dump_super, parse_dumpe2fs, parse_xfs_info
+from storlab.layers.fs.mkfs import own_types
 from storlab.layers.fs.mount import parse_mountinfo
+from storlab.layers.fs.superblocks import parse_dump_super, parse_dumpe2fs, parse_xfs_info
 from storlab.layers.net.nbd_export import parse_nbd_list
 from storlab.layers.net.nvme import parse_instance
 from storlab.layers.server.running import Answers

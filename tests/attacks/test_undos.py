@@ -50,7 +50,7 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = {
     "tcp.restore": {"values": ["tcp_rmem=1 2 3"]},
     "uplink.remove": {"device": "storlab-abcd"},
 }
-BY_ITSELF = {"bcache.forget", "bcache.stop", "md.stop", "mkfs.forget"}
+BY_ITSELF = {"bcache.forget", "bcache.stop", "md.stop", "mkfs.forget", "mkfs.forget-log"}
 """What undoes only what it can recognise: by a UUID that is made of run and nonce."""
 
 
@@ -111,6 +111,7 @@ PLAIN = {
     ("uplink.remove", "device"), ("zpool.forget", "device"), ("zpool.forget", "was"), ("mkfs.forget", "was"),
     ("bcache.forget", "device"), ("bcache.forget", "was"), ("bcache.forget", "nonce"), ("bcache.stop", "nonce"),
     ("md.stop", "nonce"), ("mkfs.forget", "nonce"), ("nvme-tcp.disconnect", "host"),
+    ("mkfs.forget-log", "device"), ("mkfs.forget-log", "was"), ("mkfs.forget-log", "nonce"),
 }  # fmt: skip
 """Texts of undoes without a note that are no names of the run's: each is compared with what is found, and no more."""
 

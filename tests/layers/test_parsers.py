@@ -20,8 +20,9 @@ from storlab.layers.base import LayerContext
 from storlab.layers.block.loop import signatures
 from storlab.layers.block.queue import parse_queue, sysfs
 from storlab.layers.fs.image_base import parse_image_info
-from storlab.layers.fs.mkfs import own_types, parse_dump_super, parse_dumpe2fs, parse_xfs_info
+from storlab.layers.fs.mkfs import own_types
 from storlab.layers.fs.mount import parse_mountinfo
+from storlab.layers.fs.superblocks import parse_dump_super, parse_dumpe2fs, parse_xfs_info
 from storlab.layers.net.initiator import host_uuid, host_word
 from storlab.layers.net.nbd import NbdLayer
 from storlab.layers.net.nvme import NvmeTcpLayer, parse_instance

@@ -55,7 +55,7 @@ class OverlayLayer(Layer[Dir, Dir]):
             await context.node.run(["mount", "-t", "overlay", "-o", ",".join(options), "overlay", merged])
         except CommandFailed as error:
             raise Unsupported(f"no overlayfs on top of this directory: {error}") from None
-        return Dir(below.node, merged, disk=below.disk)
+        return Dir(below.node, merged, disks=below.disks)
 
     async def facts(self, resource: Dir, context: LayerContext) -> dict[str, Any]:
         mounts = parse_mountinfo(await context.node.read_text("/proc/self/mountinfo"))

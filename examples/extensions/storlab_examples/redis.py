@@ -62,8 +62,8 @@ class RedisLayer(ServerLayer[Dir, Server]):
         return ended.stdout.strip() == b"PONG"  # not while it still loads its data
 
     async def resource(self, server: ServerContext[Dir]) -> Server:
-        disk = server.below.disk
-        return Server(server.node.name, "redis", server.host, server.port, server.socket, disk=disk)
+        disks = server.below.disks
+        return Server(server.node.name, "redis", server.host, server.port, server.socket, disks=disks)
 
     async def facts(self, resource: Server, context: LayerContext) -> dict[str, Any]:
         """Its settings, as it says itself. Raises ``TrialError`` where one did not take."""

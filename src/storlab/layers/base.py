@@ -259,6 +259,11 @@ class Layer(Model, Generic[Below, Gives], defer_build=True):
         """What is wrong with so many resources of further chains; ``None`` where nothing is."""
         return None
 
+    def check_sizes(self, below: int | None, others: Mapping[str, int | None]) -> str | None:
+        """What is wrong with the bytes that are below it and in its further chains, where the study itself says how
+        many; ``None`` where nothing is."""
+        return None
+
     def gives_above(self, below: type[Resource] | None) -> type[Resource]:
         """What comes out above a resource of this type."""
         return self.gives

@@ -69,13 +69,15 @@ class Disk(_AtPath):
     """A block device. ``ours``: all of its contents are Storlab's own; a device that the study names is not.
 
     ``filesystem`` is what ``mkfs`` made on it, ``None`` while it is raw. ``size`` in bytes. ``device``: which of the
-    user's devices it is, for those who are about to write to it.
+    user's devices it is, for those who are about to write to it. ``beside``: further disks that its file system is on,
+    each with the option by which mount(8) is told of it: ``("logdev", "/dev/loop1")``.
     """
 
     size: int
     ours: bool
     filesystem: str | None = None
     device: DeviceIdentity | None = None
+    beside: tuple[tuple[str, str], ...] = ()
     kind: ClassVar[str] = "Disk"
 
     @property
@@ -87,6 +89,10 @@ class Disk(_AtPath):
     def name(self) -> str:
         """The kernel's name: ``loop0``."""
         return self.path.removeprefix("/dev/")
+
+    @property
+    def all_names(self) -> tuple[str, ...]:
+        return (self.name, *(path.removeprefix("/dev/") for _, path in self.beside))
 
 
 @dataclass(frozen=True)
@@ -113,12 +119,12 @@ class Pool(Resource):
 
 @dataclass(frozen=True)
 class Dir(_AtPath):
-    """A directory that Storlab may fill. ``disk`` is the kernel's name of the underlying device, where there is one.
+    """A directory that Storlab may fill. ``disks`` are the kernel's names of the devices underneath.
 
     ``devices`` are the paths of block devices to which links in it lead, and which whoever uses it may write to.
     """
 
-    disk: str | None = None
+    disks: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
     kind: ClassVar[str] = "Dir"
 
@@ -169,7 +175,7 @@ class Server(Resource):
     """A program that answers clients, such as a database. ``dialect`` is what it speaks: ``redis``, ``mysql``.
 
     It listens on a Unix socket, at a host and port, or both; ``database`` is the one to use, where it has several.
-    ``disk`` is the kernel's name of its device on the same node, where there is one; ``data``: what of a
+    ``disks`` are the kernel's names of its devices on the same node, where there are any; ``data``: what of a
     database was loaded into it, such as ``{"tables": 4, "rows": 50000}``.
     """
 
@@ -178,7 +184,7 @@ class Server(Resource):
     port: int | None = None
     socket: str | None = None
     database: str = ""
-    disk: str | None = None
+    disks: tuple[str, ...] = ()
     data: Mapping[str, Any] = field(default_factory=dict)
     kind: ClassVar[str] = "Server"
     has_words: ClassVar[frozenset[str]] = frozenset({"target", "host", "port", "socket", "database"})

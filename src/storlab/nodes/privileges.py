@@ -123,11 +123,11 @@ def confinement(
     )
 
 
-def on_device(node: Node, device: str, privileges: Privileges = NONE) -> Node:
-    """The node for a program that parses what is on a device, which a load may have written. A guest stays as it is.
+def on_device(node: Node, *devices: str, privileges: Privileges = NONE) -> Node:
+    """The node for a program that parses what is on devices, which a load may have written. A guest stays as it is.
 
-    By default it is a user that nobody is, and has nothing but the device.
+    By default it is a user that nobody is, and has nothing but the devices.
     """
     if node.identity.volatile:
         return node
-    return node.confined(confinement(node, privileges, devices=(device,), user=unused_user()))
+    return node.confined(confinement(node, privileges, devices=devices, user=unused_user()))

@@ -210,6 +210,11 @@ class StackReader:
             others = [chains.get((at, name)) for name in link.layer.chains()]
             if all(others) and (wrong := link.layer.check_further(sum(each.count for each in others if each))):
                 self.cell.problem(link.origin, f"layer {link.layer.layer} {wrong}")
+            elif all(others):
+                rooms = {name: _room(_layers(chains[at, name], chains)) for name in link.layer.chains()}
+                layers = _layers(chain, chains)
+                if wrong := link.layer.check_sizes(_room(layers[: layers.index(link.layer)]), rooms):
+                    self.cell.problem(link.origin, f"layer {link.layer.layer}: {wrong}")
 
     def _check_words(self, chains: Chains, loads: Sequence[Load]) -> None:
         """Whether what the loads run on has all that the trial's own commands name of it."""
@@ -227,19 +232,16 @@ class StackReader:
             for chain in (chains.get((target.group, target.chain)) for target in load.on):
                 if chain is None or not chain.links:
                     continue
-                layers = [layer for each in reversed([*down(chain, chains)]) for layer in each.layers]
-                if (message := load.workload.check_on(layers)) is not None:
+                if (message := load.workload.check_on(_layers(chain, chains))) is not None:
                     self.cell.problem(("workload", load.name), message)
                     break
 
     def _check_room(self, chains: Chains, loads: Sequence[Load]) -> None:
         """Refuse a load that can't fit on its stack, where the study itself says how large both are."""
         for (group, name), chain in chains.items():
-            layers = [layer for each in reversed([*down(chain, chains)]) for layer in each.layers]
-            sizes = [size for layer in layers if (size := layer.capacity()) is not None]
-            if not sizes or not issubclass(ends_as(chain, chains) or Resource, Dir):
+            left = _room(_layers(chain, chains))
+            if left is None or not issubclass(ends_as(chain, chains) or Resource, Dir):
                 continue
-            left = sizes[-1]
             for load in loads:
                 on = any(target.group == group and target.chain == name for target in load.on)
                 needed = load.workload.space() if on else 0
@@ -289,3 +291,14 @@ class StackReader:
             return None
         layer: Layer | None = self.cell.model(kinds[kind], tree, path)
         return layer
+
+
+def _layers(chain: Chain, chains: Chains) -> list[Layer]:
+    """All that a chain stands on, the lowest first."""
+    return [layer for each in reversed([*down(chain, chains)]) for layer in each.layers]
+
+
+def _room(layers: Sequence[Layer]) -> int | None:
+    """The bytes that fit into what these layers give, one upon the other, where the study says how many."""
+    sizes = [size for layer in layers if (size := layer.capacity()) is not None]
+    return sizes[-1] if sizes else None

@@ -30,7 +30,7 @@ from storlab.layers.attach.blockdev import (
 from storlab.layers.base import Crossing, Layer, LayerContext
 from storlab.layers.block.loop import LoopLayer
 from storlab.layers.block.queue import put, queue_facts, queue_folder
-from storlab.layers.fs.files import disk_of
+from storlab.layers.fs.files import disks_of
 from storlab.layers.fs.image_base import Base
 from storlab.layers.fs.mount import mount_facts
 from storlab.layers.net.connect import refused_by_qemu
@@ -310,11 +310,11 @@ class RootLayer(Layer[Disk, Dir]):
 
     async def set_up(self, below: Disk, context: LayerContext) -> Dir:
         """Nothing but a folder: the machine was booted from the disk."""
-        if await disk_of(context.node, "/") != below.name:
+        if below.name not in await disks_of(context.node, "/"):
             raise TrialError(f"node {context.node.name}: its root file system is not on {below.path}")
         path = context.path("load")
         await context.node.carry_out(steps.make_directory(path, parents=True))
-        return Dir(context.node.name, path, disk=below.name)
+        return Dir(context.node.name, path, disks=(below.name,))
 
     async def facts(self, resource: Dir, context: LayerContext) -> dict[str, Any]:
         return await mount_facts(context.node, "/")

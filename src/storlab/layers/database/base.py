@@ -177,7 +177,7 @@ class DatabaseLayer(ServerLayer[Dir, Server]):
     def served(self, server: ServerContext[Dir]) -> Server:
         data = {} if self.data is None else self.data.words()
         port = None if server.host is None else server.port
-        where = (server.host, port, server.socket, DATABASE, server.below.disk)
+        where = (server.host, port, server.socket, DATABASE, server.below.disks)
         return Server(server.node.name, self.dialect, *where, data=data)
 
     @abstractmethod

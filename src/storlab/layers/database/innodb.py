@@ -75,22 +75,23 @@ def _plain(value: str) -> str | float:
         return word.lower()
 
 
-async def require_atomic(node: Node, disk: str | None, page: int) -> None:
-    """Raise ``Unsupported`` unless ``disk`` says that it writes ``page`` bytes whole or not at all, as Linux has it
-    since 6.11 (``queue/atomic_write_unit_*_bytes``).
+async def require_atomic(node: Node, disks: Sequence[str], page: int) -> None:
+    """Raise ``Unsupported`` unless each of ``disks`` says that it writes ``page`` bytes whole or not at all, as Linux
+    has it since 6.11 (``queue/atomic_write_unit_*_bytes``).
     """
     said = f'node {node.name}: doublewrite = "atomic" takes a disk that writes {size_text(page)} whole or not at all'
-    if disk is None:
+    if not disks:
         raise Unsupported(f"{said}, and the disk of this directory is not known")
     names = [f"atomic_write_unit_{end}_bytes" for end in ("min", "max")]
-    folders = [queue_folder(disk, partition=partition) for partition in (False, True)]
-    found = await node.texts(*(f"{folder}/{name}" for folder in folders for name in names))
-    least, most = (own if own is not None else whole for own, whole in zip(found[:2], found[2:], strict=True))
-    if least is None or most is None or not (is_whole(least) and is_whole(most)):
-        raise Unsupported(f"{said}: Linux says nothing of {disk}; it does from 6.11 on")
-    if not int(least) <= page <= int(most):
-        which = f"writes of {least} to {most} B" if int(most) else "no writes"
-        raise Unsupported(f"{said}: {disk} promises that of {which}")
+    for disk in disks:
+        folders = [queue_folder(disk, partition=partition) for partition in (False, True)]
+        found = await node.texts(*(f"{folder}/{name}" for folder in folders for name in names))
+        least, most = (own if own is not None else whole for own, whole in zip(found[:2], found[2:], strict=True))
+        if least is None or most is None or not (is_whole(least) and is_whole(most)):
+            raise Unsupported(f"{said}: Linux says nothing of {disk}; it does from 6.11 on")
+        if not int(least) <= page <= int(most):
+            which = f"writes of {least} to {most} B" if int(most) else "no writes"
+            raise Unsupported(f"{said}: {disk} promises that of {which}")
 
 
 class InnodbLayer(DatabaseLayer):
@@ -127,7 +128,7 @@ class InnodbLayer(DatabaseLayer):
 
     async def set_up(self, below: Dir, context: LayerContext) -> Server:
         if self.doublewrite == "atomic":
-            await require_atomic(context.node, below.disk, self.page_size)
+            await require_atomic(context.node, below.disks, self.page_size)
         return await super().set_up(below, context)
 
     def torn_pages(self) -> tuple[int, bool]:

@@ -57,7 +57,7 @@ class DirectoryLayer(Layer[None, Dir]):
         path = f"{real.removesuffix(chr(10)).rstrip('/')}/.{private_name(context.run)}"
         await context.register_undo("directory.remove", path=path)
         await make_private(context.node, path)
-        return Dir(context.node.name, path, disk=await disk_of(context.node, path))
+        return Dir(context.node.name, path, disks=await disks_of(context.node, path))
 
     async def facts(self, resource: Dir, context: LayerContext) -> dict[str, Any]:
         top = await mount_under(context.node, resource.path)
@@ -66,11 +66,12 @@ class DirectoryLayer(Layer[None, Dir]):
         return {"filesystem": top.filesystem, "source": top.source, "mounted_on": top.path, "options": top.options}
 
 
-async def disk_of(node: Node, path: str) -> str | None:
-    """The kernel's name of the underlying disk a path; ``None`` where there is none (tmpfs, NFS) or it is not known."""
+async def disks_of(node: Node, path: str) -> tuple[str, ...]:
+    """The kernel's name of the disk underneath a path; none where there is none (tmpfs, NFS) or it is not known."""
     (looked,) = await node.carry_out(steps.look(path))
     (link,) = await node.carry_out(steps.readlink(steps.disk_link(looked.result.device or 0)), go_on=True)
-    return link.text.rpartition("/")[2] or None
+    name = link.text.rpartition("/")[2]
+    return (name,) if name else ()
 
 
 @undo("file.remove", patience=LONG, outlives_boot=True)

@@ -261,7 +261,8 @@ class MountLayer(PlannedLayer[Disk, Dir]):
     def plan(self, below: Disk, context: LayerContext) -> Plan:
         assert below.filesystem is not None
         node, path = context.node, context.path("mnt")
-        options = ",".join([*_OF_A_STRANGER, *self.options])
+        further = (f"{option}={path}" for option, path in below.beside)
+        options = ",".join([*_OF_A_STRANGER, *self.options, *further])
         argv = ["mount", "-t", below.filesystem, "-o", options, below.path, path]
 
         async def explained(error: CommandFailed, done: Sequence[steps.Done]) -> Exception:
@@ -274,7 +275,7 @@ class MountLayer(PlannedLayer[Disk, Dir]):
             return CommandFailed(f"{what}: {reason}", error.detail)
 
         return Plan(
-            Dir(node.name, path, disk=below.name),
+            Dir(node.name, path, disks=below.all_names),
             (steps.make_directory(path, parents=True), _last_line(node), node.command(argv, env=ENGLISH)),
             (("mount.unmount", {"path": path}),),
             explain=explained,
@@ -320,7 +321,7 @@ class OverlayfsLayer(Layer[Dir, Dir]):
         if self.metacopy is not None:
             options.append(f"metacopy={'on' if self.metacopy else 'off'}")
         await mount_attached(context.node, "overlay", ["-o", ",".join(options), "overlay", merged], _SAYS)
-        return Dir(below.node, merged, disk=below.disk)
+        return Dir(below.node, merged, disks=below.disks)
 
     async def facts(self, resource: Dir, context: LayerContext) -> dict[str, Any]:
         return await mount_facts(context.node, resource.path)

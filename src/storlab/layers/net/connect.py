@@ -92,7 +92,7 @@ class ConnectLayer(Crossing[Server | Export, Server | Export]):
         if "host" not in below.words():
             raise TrialError(f"what runs on {below.node} listens on no network, so {context.node.name} cannot reach it")
         # Its socket and its disk are there, not here.
-        return replace(below, socket=None, disk=None) if isinstance(below, Server) else below
+        return replace(below, socket=None, disks=()) if isinstance(below, Server) else below
 
     async def facts(self, resource: Server | Export, context: LayerContext) -> dict[str, Any]:
         return dict(resource.words())

@@ -163,9 +163,9 @@ def _disks_of_loads(built: Built, node: Node) -> tuple[str, ...] | None:
     for stack in tops:
         resource = stack.resource
         if isinstance(resource, Disk):
-            found.append(resource.name)
-        elif isinstance(resource, Dir | Server) and resource.disk is not None and resource.node == node.name:
-            found.append(resource.disk)
+            found += resource.all_names
+        elif isinstance(resource, Dir | Server) and resource.disks and resource.node == node.name:
+            found += resource.disks
         elif resource is not None:
             found += [disk for part in built.parts.values() if part.stack is stack for disk in _nearest(part)]
     storage = any(isinstance(each, Disk | Dir) for part in _parts_on(built, node) for each in part.stack.resources)

@@ -170,7 +170,7 @@ def _disks_of(node: Node, built: Built) -> list[tuple[Disk, str]]:
 async def _beneath(node: Node, built: Built, session: Session) -> list[tuple[str, str]]:
     """Name and queue of the disks that the lowest layers on a node lie on."""
     resources = [each for part in built.parts.values() if part.node is node for each in part.stack.resources]
-    named = {each.disk for each in resources if isinstance(each, Dir | Server) and each.disk is not None}
+    named = {name for each in resources if isinstance(each, Dir | Server) for name in each.disks}
     known = f"queues below {' '.join(sorted(named))}"
     if known not in node.known:
         found = [*named, *(await disks_beneath(node, await session.scratch_on(node)) or ())]
