@@ -18,9 +18,11 @@ from storlab.layers.base import Layer
 from storlab.layers.block.bcache import BcacheLayer
 from storlab.layers.block.crypt import CryptLayer
 from storlab.layers.block.device import DeviceLayer, FillLayer
+from storlab.layers.block.integrity import IntegrityLayer
 from storlab.layers.block.loop import LoopLayer
 from storlab.layers.block.md import MdLayer
 from storlab.layers.block.targets import DmLayer
+from storlab.layers.block.verity import VerityLayer
 from storlab.layers.database.innodb import MariadbLayer, MysqlLayer
 from storlab.layers.database.postgresql import PostgresqlLayer
 from storlab.layers.fs.files import DirectoryLayer, FileLayer
@@ -73,7 +75,8 @@ T = TypeVar("T")
 
 _NODE_KINDS: tuple[type[NodeKind], ...] = (LocalKind, NetnsKind, SshKind, VmKind)
 _LAYERS: tuple[type[Layer], ...] = (
-    DirectoryLayer, FileLayer, LoopLayer, DeviceLayer, FillLayer, CryptLayer, DmLayer, MdLayer, BcacheLayer,
+    DirectoryLayer, FileLayer, LoopLayer, DeviceLayer, FillLayer, CryptLayer, DmLayer, MdLayer,
+    BcacheLayer, IntegrityLayer, VerityLayer,
     MkfsLayer, MountLayer, OverlayfsLayer,
     ImageCopyLayer, ImageCloneLayer, Qcow2Layer, ZpoolLayer, ZvolLayer, ZvolsLayer, ZfsLayer,
     NbdExportLayer, IscsiTargetLayer, NvmeTargetLayer, AoeTargetLayer, RelayLayer,

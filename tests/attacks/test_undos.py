@@ -37,7 +37,7 @@ FOREIGN: Mapping[str, Any] = {
     "release": "6.1.0", "kernels": [os.uname().release], "before": 1024, "wanted": 1048576, "address": "0000:00:01.0",
     "driver": "nvme", "mtu": 1500, "on": ["tso"], "off": [], "interface": "eth0", "parameter": "zfs_arc_max",
     "value": "0", "cache": "write back", "uuid": "", "nonce": "0" * 32, "was": "", "paths": [KERNEL_FILES[0]],
-    "values": ["12345"], "numbers": [""],
+    "boot": "", "values": ["12345"], "numbers": [""],
 }  # fmt: skip
 SPECIAL: Mapping[str, Mapping[str, Any]] = {
     "aoe.forget": {"device": "e1.2"},

@@ -61,6 +61,7 @@ LAYERS: Mapping[str, Mapping[str, Any]] = {
     "mkfs": {"type": "ext4"},
     "pci": {"address": "0000:03:00.0"},
     "qcow2": {"size": "64M"},
+    "verity": {"data": "64M"},
     "zvol": {"size": "64M"},
     "zvols": {"count": 2, "size": "64M"},
 }

@@ -13,15 +13,17 @@ import pytest
 from pydantic import ValidationError
 
 from laboratory.studies import parsed
-from storlab.base.errors import StudyError, TrialError, Unsupported
+from storlab.base.errors import StorlabError, StudyError, TrialError, Unsupported
 from storlab.layers import stack
 from storlab.layers.base import Layer, LayerContext
-from storlab.layers.block import mapper
+from storlab.layers.block import integrity, mapper
 from storlab.layers.block.bcache import forget_superblock, stop_set
-from storlab.layers.block.crypt import CryptLayer, parse_status
+from storlab.layers.block.crypt import CryptLayer
+from storlab.layers.block.identity import identify
 from storlab.layers.block.targets import DmLayer, parse_table
 from storlab.layers.fs.mkfs import filesystem_uuid
 from storlab.layers.resources import Disk
+from storlab.run.recovery.undoing import undo_table
 
 from .pair import Crossed, End, Pair, open_shop
 from .sites import RUN, parse
@@ -29,6 +31,7 @@ from .sites import RUN, parse
 BELOW = ({"layer": "file", "size": "48M"}, {"layer": "loop"})
 TEXT = "storlab-was-here"
 M = 1024**2
+SHOWN = ("type", "key location", "sector size", "flags")
 
 shop = pytest.fixture(scope="module")(open_shop)
 guests = pytest.mark.needs("guests")
@@ -163,13 +166,13 @@ def test_layers_of_device_mapper_lie_below_mkfs() -> None:
 def test_what_cryptsetup_and_dmsetup_print_is_read_and_rubbish_is_nothing() -> None:
     lines = ("  type:    LUKS2", "  sector size:  4096", "  flags:   discards ", "  key location: keyring")
     text = "\n".join(["/dev/mapper/x is active and is in use.", *lines, ""])
-    assert parse_status(text) == {
+    assert mapper.parse_status(text, SHOWN) == {
         "type": "LUKS2",
         "key location": "keyring",
         "sector size": 4096,
         "flags": "discards",
     }
-    assert parse_status("rubbish\n  a\n : b\n") == {}
+    assert mapper.parse_status("rubbish\n  a\n : b\n", SHOWN) == {}
 
 
 @pytest.mark.parametrize(
@@ -439,3 +442,123 @@ async def test_a_cache_that_is_too_small_and_one_of_the_users(pair: Pair) -> Non
         said = await pair.tear_down()
         assert sum("wiped bcache's superblock" in words for words in said) == 2
         assert any(words.startswith("stopped the cache") for words in said)
+
+
+@guests
+@pytest.mark.parametrize(
+    ("keys", "facts", "times"),
+    [
+        ({}, {"mode": "journal", "internal_hash": "crc32c", "tag_size": 4, "mismatches": 0}, 2),
+        ({"mode": "bitmap", "checksum": "sha256", "sector_size": "4k"}, {"tag_size": 32, "block_size": 4096}, 1),
+        ({"mode": "direct", "checksum": "xxhash64", "state": "wiped"}, {"mode": "direct", "tag_size": 8}, 1),
+        ({"metadata": "d", "state": "recalculating", "mode": "direct"}, {"mode": "direct"}, 1),
+    ],
+    ids=["journal", "bitmap", "wiped", "metadata"],
+)
+async def test_what_was_changed_underneath_cannot_be_read(
+    pair: Pair, keys: dict[str, Any], facts: dict[str, Any], times: int
+) -> None:
+    """And a journal writes all data twice."""
+    async with left_clean(pair):
+        below, further = await disks_for(pair, "48M", "16M")
+        layer, made, context = await set_up(pair, {"layer": "integrity", **keys}, below, further)
+        found = await layer.facts(made, context)
+        assert {name: found[name] for name in facts} == facts
+        if keys.get("state") != "recalculating":
+            assert found.get("recalculated", made.size // 512) == found["size"] == made.size // 512
+        before = await sectors(pair, below)
+        fio = "fio --name=x --rw=write --bs=64k --size=8M --direct=1 --end_fsync=1"
+        await pair.server.output(f"{fio} --filename={made.path}; sync; sleep 0.5")
+        written = ((await sectors(pair, below))[1] - before[1]) / (8 * M / 512)
+        assert times - 0.1 < written < times + 0.6
+        read = f"dd if={made.path} bs=1M count=8 iflag=direct of=/dev/null 2> /dev/null; echo $?"
+        assert await pair.server.output(read) == "0"
+        await pair.server.output(f"dd if=/dev/zero of={below.path} bs=1M seek=4 count=12 oflag=direct 2> /dev/null")
+        assert await pair.server.output(read) == "1"
+        assert (await layer.facts(made, context))["mismatches"] > 0
+
+
+@guests
+async def test_a_mirror_repairs_what_one_of_its_disks_cannot_read(pair: Pair) -> None:
+    async with left_clean(pair):
+        below = await disks_for(pair, "48M", "48M")
+        (checked,) = parse([{"layer": "integrity", "mode": "bitmap"}])
+        members = [await checked.set_up(disk, pair.server.context(2, disk.name)) for disk in below]
+        (mirror,) = parse([{"layer": "md", "level": "1", "disks": ["d"]}])
+        with further(pair, *members):
+            made = await mirror.set_up(None, pair.server.context(3))
+        write = f"fio --name=x --rw=write --bs=64k --size=8M --direct=1 --end_fsync=1 --filename={made.path}"
+        sums = f"dd if={made.path} bs=1M count=8 iflag=direct 2> /dev/null | md5sum"
+        await pair.server.output(f"{write}; sync")
+        was = await pair.server.output(sums)
+        await pair.server.output(f"dd if=/dev/zero of={below[0].path} bs=1M seek=4 count=12 oflag=direct 2> /dev/null")
+        alone = f"dd if={members[0].path} bs=1M count=12 iflag=direct of=/dev/null 2> /dev/null; echo $?"
+        assert await pair.server.output(alone) == "1"
+        assert [await pair.server.output(sums) for _ in range(4)] == [was] * 4
+
+
+@guests
+async def test_the_superblock_on_a_device_of_the_users_goes_and_that_of_another_stays(pair: Pair) -> None:
+    async with left_clean(pair):
+        (below,) = await disks_for(pair, "48M", ours=False)
+        device = await identify(pair.server.node, below.path)
+        await set_up(pair, {"layer": "integrity"}, replace(below, device=device))
+        (name, arguments), (mapping, its) = pair.server.journal[-2:]
+        assert name == "integrity.forget"
+        await undo_table()[mapping].function(pair.server.node, **its)
+        with pytest.raises(StorlabError, match="may be another device than the run's by now"):
+            await undo_table()[name](pair.server.node, **{**arguments, "was": f"marked-{'0' * 32}"})
+        assert any("wiped the superblock" in words for words in await pair.tear_down())
+
+
+@guests
+@pytest.mark.parametrize("keys", [{"data": "16M"}, {"hashes": "d", "algorithm": "sha512", "check_once": True}])
+async def test_each_block_that_is_read_is_verified(pair: Pair, keys: dict[str, Any]) -> None:
+    async with left_clean(pair):
+        disks = await disks_for(pair, "24M", "16M", ours=False)
+        await pair.server.output(f"dd if=/dev/urandom of={disks[0].path} bs=1M 2> /dev/null || true")
+        layer, made, context = await set_up(pair, {"layer": "verity", **keys}, *disks)
+        facts = await layer.facts(made, context)
+        wanted = (keys.get("algorithm", "sha256"), "verified", "check_at_most_once" if "hashes" in keys else None)
+        assert (facts["hash name"], facts["status"], facts.get("flags")) == wanted
+        assert made.size == (16 if "data" in keys else 24) * M
+        read = f"dd if={made.path} bs=1M count=1 iflag=direct 2> /dev/null skip="
+        same = f"{read}9 | cmp -n {M} - {disks[0].path} -i 0:{9 * M}; echo $?"
+        assert await pair.server.output(same) == "0"
+        assert await pair.server.output(f"printf x 2> /dev/null | dd of={made.path} 2> /dev/null; echo $?") == "1"
+        await pair.server.output(f"printf x | dd of={disks[0].path} bs=1 seek={5 * M} conv=notrunc 2> /dev/null; sync")
+        assert await pair.server.output(f"{read}5 of=/dev/null; echo $?") == "1"
+        assert any("wiped the signature" in words for words in await pair.tear_down()) == ("hashes" in keys)
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"layer": "verity"}, "needs room for its hashes"),
+        ({"layer": "verity", "data": "1000"}, "multiple of 4096"),
+        ({"layer": "integrity", "checksum": "md5"}, "Input should be"),
+        ({"layer": "integrity", "sector_size": "8k"}, "sector size"),
+        ({"layer": "bcache", "cache": "c", "bucket": "3k"}, "bucket"),
+    ],
+)
+def test_what_no_such_disk_is_like_is_refused(keys: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        parse([keys])
+
+
+def test_nothing_is_set_up_on_what_can_only_be_read() -> None:
+    layers = [*BELOW, {"layer": "verity", "data": "16M"}, {"layer": "crypt"}]
+    assert stack.type_errors(parse(layers), [Disk]) == [(3, "layer crypt: what layer verity gives can only be read")]
+
+
+def test_what_dmsetup_prints_of_checksums_is_read_and_rubbish_is_nothing() -> None:
+    table = "0 2048 integrity 7:0 0 4 J 4 block_size:4096 fix_padding meta_device:7:1 internal_hash:crc32c\n"
+    assert integrity.parse_table(table) == {
+        "mode": "journal",
+        "tag_size": 4,
+        "block_size": 4096,
+        "internal_hash": "crc32c",
+    }
+    assert integrity.parse_status("0 2048 integrity 1 2048 -\n") == {"mismatches": 1, "size": 2048}
+    assert integrity.parse_status("0 2048 integrity 0 2048 8")["recalculated"] == 8
+    assert integrity.parse_table("0 8 linear 7:0 0") == integrity.parse_status("rubbish") == {}

@@ -172,6 +172,8 @@ class Layer(Model, Generic[Below, Gives], defer_build=True):
     without sizes in use, ids, paths and ports. A report begins with those that differ all the same. The settings of a
     disk's queue are always among them.
     """
+    read_only: ClassVar[bool] = False
+    """Whether what it gives can only be read, so that no layer can be set up on it."""
     flush: ClassVar[tuple[str, ...]] = ()
     """A command that writes back what this kind of layer holds back and ``sync`` does not write."""
     drop: ClassVar[tuple[str, ...]] = ()

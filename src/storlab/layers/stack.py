@@ -120,6 +120,8 @@ def type_errors(layers: Sequence[Layer], wanted: Sequence[type[Resource]]) -> li
     for position, layer in enumerate(layers):
         if not any(given is taken or (given and taken and issubclass(given, taken)) for taken in layer.takes):
             problems.append((position, _mismatch(layer, below, given)))
+        elif below is not None and below.read_only:
+            problems.append((position, f"layer {layer.layer}: what layer {below.layer} gives can only be read"))
         elif (reason := layer.check_above(below)) is not None:
             problems.append((position, f"layer {layer.layer}: {reason}"))
         below, given = layer, layer.gives_above(given)

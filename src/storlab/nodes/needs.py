@@ -47,7 +47,7 @@ _BY_PACKAGE = {
     "open-iscsi": ("iscsiadm", "iscsid"),
     "qemu-system-x86": ("qemu-system-x86_64",),
     "qemu-utils": ("qemu-img", "qemu-nbd"),
-    "util-linux": ("blkid", "blockdev", "fallocate", "nsenter", "wipefs"),
+    "util-linux": ("blkdiscard", "blkid", "blockdev", "fallocate", "nsenter", "wipefs"),
     "xfsprogs": ("mkfs.xfs", "xfs_info"),
     "zfsutils-linux": ("zfs", "zpool"),
 }
@@ -62,7 +62,7 @@ _UNASKED = {  # where a layer needs them, but whose versions are nobody's questi
     "bcache-tools": ("bcache-super-show", "make-bcache"),
     "cifs-utils": ("mount.cifs",),
     "coreutils": ("ln", "split"),
-    "cryptsetup-bin": ("cryptsetup",),
+    "cryptsetup-bin": ("cryptsetup", "veritysetup"),
     "dmsetup": ("dmsetup",),
     "mdadm": ("mdadm",),
     "iproute2": ("ss",),

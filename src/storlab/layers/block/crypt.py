@@ -16,7 +16,6 @@ from pydantic import Field, model_validator
 
 from storlab.base.errors import CommandFailed, Unsupported
 from storlab.base.reach import Choice
-from storlab.base.text import number_or_text
 from storlab.base.units import Size, power_of_two
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.block import mapper
@@ -112,14 +111,7 @@ class CryptLayer(Layer[Disk, Disk]):
 
     async def facts(self, resource: Disk, context: LayerContext) -> dict[str, Any]:
         said = await context.node.output("cryptsetup", "status", mapper.name_of(context))
-        return {**parse_status(said), **await queue_facts(context.node, resource)}
+        return {**mapper.parse_status(said, _SHOWN), **await queue_facts(context.node, resource)}
 
 
 _SHOWN = ("type", "cipher", "keysize", "key location", "sector size", "offset", "size", "mode", "flags")
-
-
-def parse_status(text: str) -> dict[str, Any]:
-    """``cryptsetup status``: lines ``  cipher:  aes-xts-plain64`` after the first, of which these are facts."""
-    pairs = (line.partition(":") for line in text.splitlines() if line.startswith(" "))
-    found = {name.strip(): value.strip() for name, _, value in pairs}
-    return {name: number_or_text(found[name]) for name in _SHOWN if found.get(name)}

@@ -175,7 +175,8 @@ async def own_signatures(
     now = await _fingerprint(node, device)
     if now is not None and now == was:
         return (device, here) if here else None
-    listed = {path: types_of(await _listing(node, path, read)) for path in await _tagged(node, token) if path != device}
+    others = [path for path in await devices_with(node, token) if path != device]
+    listed = {path: types_of(await _listing(node, path, read)) for path in others}
     elsewhere = {path: types for path, types in listed.items() if types}
     same = [path for path in elsewhere if await _fingerprint(node, path) == was]
     if same:
@@ -207,7 +208,7 @@ async def _fingerprint(node: Node, device: str) -> str | None:
         return None
 
 
-async def _tagged(node: Node, token: str) -> list[str]:
+async def devices_with(node: Node, token: str) -> list[str]:
     """All devices that blkid(8) finds by it; its cache may name those of the boot before."""
     found = await node.run(
         ["blkid", "--cache-file", "/dev/null", "--match-token", token, "--output", "device"], check=False

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta
 
+from storlab.base.text import number_or_text
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.block.queue import sysfs
 from storlab.nodes.answers import load_modules
@@ -59,8 +60,13 @@ async def announce(context: LayerContext, name: str, *modules: str) -> None:
 async def create(context: LayerContext, name: str, table: str, *modules: str) -> str:
     """The kernel's name, ``dm-0``, of a new disk with this ``table``, a line a part of it."""
     await announce(context, name, *modules)
-    await context.node.run([*WITHOUT_UDEV, "dmsetup", "create", name], stdin=table.encode())
-    return await kernels_name(context.node, name)
+    return await make(context.node, name, table)
+
+
+async def make(node: Node, name: str, table: str) -> str:
+    """The same of a disk that is announced already."""
+    await node.run([*WITHOUT_UDEV, "dmsetup", "create", name], stdin=table.encode())
+    return await kernels_name(node, name)
 
 
 async def kernels_name(node: Node, name: str) -> str:
@@ -75,3 +81,10 @@ async def sectors_of(node: Node, disk: str) -> int:
 
 async def size_of(node: Node, disk: str) -> int:
     return await sectors_of(node, disk) * SECTOR
+
+
+def parse_status(text: str, shown: Sequence[str]) -> dict[str, Any]:
+    """``cryptsetup status``: lines ``  cipher:  aes-xts-plain64`` after the first, of which some are shown."""
+    pairs = (line.partition(":") for line in text.splitlines() if line.startswith(" "))
+    found = {name.strip(): value.strip() for name, _, value in pairs}
+    return {name: number_or_text(found[name]) for name in shown if found.get(name)}
