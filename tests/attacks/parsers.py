@@ -73,6 +73,7 @@ from storlab.tools.kinds import is_fio_log, signatures_of
 from storlab.tools.load_averages import parse_host_loads
 from storlab.tools.log_writes import read_log
 from storlab.tools.pcap.text import Text
+from storlab.tools.readers.rules import reader_of
 from storlab.tools.table.suggest import suggestion_for
 from storlab.tools.zfs import parse_counters, parse_histograms, parse_pool_look, parse_transaction_groups
 from storlab.tools.zfs_perf import parse_config, parse_zpool_iostat
@@ -104,6 +105,10 @@ PARSERS: dict[str, Parser] = {
     "pgbench": Parser(by.imported("pgbench"), golden("importing/golden/pgbench[-_]*")),
     "pgbench, live": Parser(by.of_pgbench, these(SUMMARY.encode() + b"\0" + LOG)),
     "elbencho": Parser(by.imported("elbencho"), golden("importing/golden/elbencho-*")),
+    "readers": Parser(by.of_bytes(by.by_reader), by.samples_of_readers, slow=True),
+    "reader of a user's": Parser(
+        by.of_text(lambda text: reader_of(text, "x")), golden("../examples/readers/mytool.toml"), ValueError, slow=True
+    ),
     "which tool it was": Parser(
         by.of_bytes(lambda data: (signatures_of(data), is_fio_log(data), suggestion_for(data, "x"))),
         golden("importing/golden/*"),

@@ -39,10 +39,12 @@ from storlab.tools.fio.log_lines import is_cut
 from storlab.tools.fio.logs import read_series
 from storlab.tools.fio.operations import longest_gap, read_operations
 from storlab.tools.importer import importer_of
+from storlab.tools.kinds import is_of, reader_names
 from storlab.tools.log_writes import Flag
 from storlab.tools.pcap.capture import capture_of, decode
 from storlab.tools.pcap.importer import part_of
 from storlab.tools.pgbench.importer import read_pgbench
+from storlab.tools.readers.rules import built_in
 from storlab.workloads.base import NAME as EXIT_FILE
 from storlab.workloads.base import elapsed_values, read_exit
 from storlab.workloads.bonnie import BonnieWorkload
@@ -112,6 +114,18 @@ def imported(kind: str, options: Mapping[str, Any] | None = None) -> Callable[[b
         return parts
 
     return read
+
+
+def by_reader(data: bytes) -> None:
+    """By the reader whose output it is, or by whichever its length says."""
+    names = [name for name in reader_names() if is_of(name, data)] or [reader_names()[len(data) % len(reader_names())]]
+    for name in names:
+        imported(name)(data, Path())
+
+
+def samples_of_readers() -> list[bytes]:
+    known = (built_in(name) for name in reader_names() if built_in(name).signatures)
+    return [sample.text.encode() for reader in known for sample in reader.samples]
 
 
 def of_pgbench(data: bytes, folder: Path) -> object:

@@ -41,7 +41,9 @@ from storlab.probes.subject import Subject
 from storlab.probes.tcp.probe import TcpProbe
 from storlab.registry import layer_types, node_kinds, probe_types, workload_types
 from storlab.run.recovery.undoing import undo_table
-from storlab.tools.kinds import importers
+from storlab.tools.importer import importer_of
+from storlab.tools.kinds import importers, reader_names
+from storlab.tools.readers.rules import built_in
 from storlab.workloads.base import exit_bytes
 from tcp import lines
 
@@ -243,7 +245,9 @@ IMPORTERS: Mapping[str, tuple[list[bytes], Mapping[str, Any]]] = {
     "csv": ([WIDE], TWO),
     "falcon": ([path.read_bytes() for path in sorted((TESTS / "importing/falcon").rglob("*-512.txt"))], {}),
     "fio": ([fio_golden("fio-mixed.json"), *_examples("fio.json")], {}),
+    "text": ([b"did 5000 IOPS\n"], {"value": [r"iops=(\d+) IOPS"]}),
     "virtiofs-tests": ([VIRTIOFS.encode()], {}),
+    **{name: ([sample.text.encode() for sample in built_in(name).samples], {}) for name in reader_names()},
     "zfs-perf": ([fio_golden("fio-mixed.json"), *_examples("fio.json")], {}),
 }
 
@@ -251,7 +255,7 @@ IMPORTERS: Mapping[str, tuple[list[bytes], Mapping[str, Any]]] = {
 @pytest.mark.parametrize("kind", IMPORTERS)
 def test_an_importer(kind: str) -> None:
     files, options = IMPORTERS[kind]
-    check_extension(importers()[kind].load(), examples=files, options=options)
+    check_extension(type(importer_of(kind)), examples=files, options=options)
 
 
 def test_the_examples_pass_the_tests_that_stand_beside_them() -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from re import Match
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -58,10 +59,13 @@ class Pattern:
             instead = (words for form, words in _INSTEAD if re.search(form, said))
             raise PatternError("; ".join([said.replace("(?m)", "", 1), *list(instead)[:1]])) from None
         self.groups: int = self._compiled.groups
+        self.names: Mapping[str, int] = {name.decode(): at for name, at in self._compiled.groupindex.items()}
 
-    def first_groups(self, text: str) -> Iterator[str]:
-        """What the first group has in each match; empty where it takes no part. Raises ``PatternError``."""
-        data = text.encode(errors="replace")
+    def is_in(self, data: bytes) -> bool:
+        return self._compiled.search(data) is not None
+
+    def matches(self, data: bytes) -> Iterator[Match[bytes]]:
+        """Raises ``PatternError`` where they would take too long to find."""
         if len(data) > MOST_TEXT or len(data) * self._compiled.programsize > _MOST_STEPS:
             raise PatternError(f"it would take too long on {len(data) / 1024**2:.1f} MiB: let the program print less")
         began = time.thread_time()
@@ -70,6 +74,11 @@ class Pattern:
                 raise PatternError(
                     f"its matches take more than {_MOST_SECONDS:g} s to find: begin it with words that the line has"
                 )
+            yield match
+
+    def first_groups(self, text: str) -> Iterator[str]:
+        """What the first group has in each match; empty where it takes no part. Raises ``PatternError``."""
+        for match in self.matches(text.encode(errors="replace")):
             yield (match[1] or b"").decode(errors="replace")
 
 

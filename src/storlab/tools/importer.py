@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Literal
 
 from storlab.base.errors import ParseError, RecordsError
 from storlab.base.text import first, grouped, printable
-from storlab.tools.kinds import KINDS, importers, is_of
+from storlab.tools.kinds import KINDS, READER, importers, is_of, is_reader
 from storlab.tools.passed_on import read_passed_on
 
 if TYPE_CHECKING:
@@ -187,6 +187,9 @@ def importer_of(kind: str) -> Importer:
         module, _, name = KINDS[kind].place.partition(":")
         built_in: Importer = getattr(import_module(module), name)()
         return built_in
+    if is_reader(kind):
+        of_reader: Callable[[str], Importer] = import_module(READER.partition(":")[0]).of_reader
+        return of_reader(kind)
     found = importers().get(kind)
     if found is None:
         raise RecordsError(

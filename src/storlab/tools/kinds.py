@@ -1,18 +1,21 @@
 """The tools whose files are imported: one table, with how files are recognised, what is asked, and what is said of it.
 
 Nothing of an importer is loaded for it, so each loads its own parsers, and not those of the others. A new one is a
-module and an entry here. A package of somebody else's adds importers by the entry-point group ``storlab.importers``.
+module and an entry here; or, where patterns are enough, a file in ``readers/``. A package of somebody else's adds
+importers by the entry-point group ``storlab.importers``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from storlab.tools.passed_on import peeled
+from storlab.base.patterns import pattern as re2_pattern
+from storlab.tools.passed_on import peeled, readings
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -33,6 +36,7 @@ class Asked:
     metavar: str
     help: str
     many: bool = False
+    file: bool = False  # its value is the text of a file that is named
     within: tuple[int, int] | None = None
 
 
@@ -206,16 +210,63 @@ KINDS = {
             "decimal": Asked("SIGN", "Decimal separator: . or , (as in 1,5)."),
         },
     ),
+    "text": Kind(
+        "storlab.tools.readers.importer:PatternImporter",
+        "Text of any other tool, with a pattern for each number, or a reader of your own.\n\n"
+        "Patterns are those of RE2, and their group is the number: --value 'iops=([0-9.]+) IOPS'. A reader is a file "
+        "that says the same for good, with units, factors and series.",
+        ("FILE...", "What the tool printed."),
+        options={
+            "value": Asked(
+                "METRIC[:UNIT[:BETTER]]=PATTERN",
+                "A number: 'latency.mean:us:lower=avg ([0-9.]+)'. Without unit and direction, those that the name has.",
+                many=True,
+            ),
+            "pick": Asked("WHICH", "Which of several matches counts: first, last, sum, mean, min or max."),
+            "reader": Asked("FILE", "A reader of your own, in TOML.", file=True),
+        },
+    ),
 }
+READERS = Path(__file__).parent / "readers"
+
+
+@cache
+def reader_names() -> tuple[str, ...]:
+    """Of the tools whose output is read by what a file in ``readers/`` says."""
+    return tuple(sorted(path.stem for path in READERS.glob("*.toml")))
+
+
+@cache
+def reader_kinds() -> dict[str, Kind]:
+    from tomllib import loads
+
+    found = {}
+    for name in reader_names():
+        reader = loads((READERS / f"{name}.toml").read_text())
+        marks = tuple((reader["title"], signature) for signature in reader.get("signatures", ()))
+        said = f"{reader['title'][:1].upper()}{reader['title'][1:]}."
+        found[name] = Kind(READER, said, ("FILE...", "What it printed."), marks)
+    return found
+
+
+READER = "storlab.tools.readers.importer:ReaderImporter"
 
 
 @cache
 def importers() -> dict[str, EntryPoint]:
-    """Kind → where its class is, of all that there are; nothing is loaded. A built-in one's name is taken."""
+    """Kind → where its class is, of all that there are; nothing is loaded.
+
+    A built-in one's name is taken, a reader's is not: a program of its own may know more than that.
+    """
     from importlib.metadata import EntryPoint, entry_points  # with all that reads mail headers
 
     found = {kind: EntryPoint(kind, each.place, GROUP) for kind, each in KINDS.items()}
-    return {entry.name: entry for entry in entry_points(group=GROUP)} | found
+    readers = {kind: EntryPoint(kind, READER, GROUP) for kind in reader_names()}
+    return readers | {entry.name: entry for entry in entry_points(group=GROUP)} | found
+
+
+def is_reader(kind: str) -> bool:
+    return kind in importers() and importers()[kind].value == READER
 
 
 @dataclass(frozen=True)
@@ -227,10 +278,19 @@ class Signature:
     pattern: str
 
     def of(self, head: bytes) -> bool:
-        return _compiled(self.pattern).search(head) is not None
+        if self.kind in KINDS:
+            return _compiled(self.pattern).search(head) is not None
+        return re2_pattern(self.pattern).is_in(head)
 
 
 _SIGNATURES = [Signature(kind, *each) for kind, of in KINDS.items() for each in of.signatures]
+
+
+@cache
+def _of_readers() -> list[Signature]:
+    return [Signature(kind, *each) for kind, of in reader_kinds().items() if is_reader(kind) for each in of.signatures]
+
+
 _DELIMITERS = b",;\t"
 _QUOTED = re.compile(rb'"[^"\n]*"')
 _FIO_LOG = re.compile(rb"\A(?:\d+, \d+, [0-2], \d+(?:, \d+){0,2}\r?\n){2,}")
@@ -249,16 +309,24 @@ def signatures_of(head: bytes) -> list[Signature]:
     head = head.removeprefix(b"\xef\xbb\xbf")
     found: dict[str, Signature] = {}
     for shown in peeled(head):
-        for signature in _SIGNATURES:
-            if signature.kind not in found and signature.of(shown):
-                found[signature.kind] = signature
-        if found:
+        if found := _first_of_each(_SIGNATURES, shown):
             break
-    contained = {inner for kind in found for inner in KINDS[kind].contains}
+    for shown in () if found else readings(head):
+        if found := _first_of_each(_of_readers(), shown):
+            break
+    contained = {inner for kind in found if kind in KINDS for inner in KINDS[kind].contains}
     kept = [signature for kind, signature in found.items() if kind not in contained]
     if not kept and not is_fio_log(head) and _is_table(head):
         return [Signature("csv", "a table", "")]
     return kept
+
+
+def _first_of_each(signatures: Sequence[Signature], text: bytes) -> dict[str, Signature]:
+    found: dict[str, Signature] = {}
+    for signature in signatures:
+        if signature.kind not in found and signature.of(text):
+            found[signature.kind] = signature
+    return found
 
 
 def signatures_in(text: bytes) -> list[Signature]:
@@ -274,14 +342,14 @@ def signatures_in(text: bytes) -> list[Signature]:
 
 
 def is_of(kind: str, text: bytes) -> bool:
-    own = [signature for signature in _SIGNATURES if signature.kind == kind]
+    own = [signature for signature in (_SIGNATURES if kind in KINDS else _of_readers()) if signature.kind == kind]
     if any(signature.of(text[:HEAD]) for signature in own):
         return True
     if is_fio_log(text):
         return False
     if kind == "csv":
         return _is_table(text[:HEAD])
-    return any(signature.of(each) for each in peeled(_telling(text)) for signature in own)
+    return any(signature.of(each) for each in readings(_telling(text)) for signature in own)
 
 
 def _telling(text: bytes) -> bytes:

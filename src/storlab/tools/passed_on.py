@@ -81,6 +81,16 @@ def peeled(text: bytes) -> Iterator[bytes]:
         yield shown[1:]
 
 
+def readings(text: bytes) -> Iterator[bytes]:
+    """The same, each also without the blanks that stand before all of its lines."""
+    for shown in peeled(text):
+        yield shown
+        margins = [line[: len(line) - len(line.lstrip())] for line in shown.split(b"\n") if line.strip()]
+        margin = min(margins, key=len, default=b"")
+        if margin and all(each.startswith(margin) for each in margins):
+            yield re.sub(rb"(?m)^" + margin, b"", shown)
+
+
 def as_shown(text: bytes) -> bytes:
     """``text`` as a terminal shows it: without colours, nor what a line was overwritten with (``\\r``)."""
     if b"\x1b" in text:

@@ -4,33 +4,37 @@ from __future__ import annotations
 
 import contextlib
 import math
-import re
-from collections.abc import Callable
+import shlex
+from dataclasses import replace
 from itertools import islice
-from operator import itemgetter
 from pathlib import Path
-from statistics import fmean
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import orjson
+import polars as pl
 from jmespath.exceptions import JMESPathError
-from pydantic import Field, Strict, field_validator, model_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from storlab.base.errors import CommandFailed, ParseError, TimedOut, TrialError
 from storlab.base.patterns import MOST_TEXT, PatternError, json_path, pattern
-from storlab.base.reach import Command, Metric, OwnName, Pattern, Variable
+from storlab.base.reach import Beside, Command, OwnName, Pattern, Variable
 from storlab.base.reading import read_file
 from storlab.base.units import Duration, Size, shown
 from storlab.layers.resources import RESOURCE_WORDS, Dir, Disk, Export, Resource, Server
 from storlab.measurements import Measurements, metric_frame
-from storlab.metrics import Across, Better, MetricSpec, domain_of, rate_quantity
+from storlab.metrics import MetricSpec
 from storlab.model import Model
 from storlab.nodes.needs import Needs
 from storlab.nodes.process import ExitRecord, telling
+from storlab.tools.kinds import reader_names
+from storlab.tools.readers.importer import check_samples, measured, read_output
+from storlab.tools.readers.numbers import GROUPED, PICKED
+from storlab.tools.readers.rules import Measure, Reader, built_in, reader_of, valid_name
 from storlab.workloads.base import (
     ELAPSED,
     Launch,
     OptionError,
+    ReadInput,
     RunContext,
     Workload,
     bytes_of,
@@ -39,16 +43,10 @@ from storlab.workloads.base import (
     words_in,
 )
 
-_NAME = re.compile(r"[a-z][a-z0-9._-]*")
-_GROUPED = re.compile(r"\s*[-+]?\d{1,3}(,\d{3})+(\.\d*)?([eE][-+]?\d+)?\s*")
-_PICKED: dict[str, Callable[[list[float]], float]] = {"sum": sum, "mean": fmean, "min": min, "max": max}
-_PICKED |= {"only": itemgetter(0), "first": itemgetter(0), "last": itemgetter(-1)}
 
-
-class MetricRule(Model):
+class MetricRule(Measure):
     """Where in the program's output a number stands, and what it is."""
 
-    name: Metric = Field(description="Name of the metric, such as `write.bandwidth`.")
     regex: Pattern | None = Field(
         None,
         description="A regular expression of [RE2](https://github.com/google/re2/wiki/Syntax), without lookaround and "
@@ -56,13 +54,6 @@ class MetricRule(Model):
         "by `pick`.",
     )
     json_path: Pattern | None = Field(None, alias="json", description="JMESPath into a JSON document.")
-    unit: Metric = Field("1", min_length=1, description="Base unit after scaling: B/s, 1/s, s, B, or 1.")
-    scale: Annotated[float, Strict()] = Field(1.0, description="Factor from the program's unit to the base unit.")
-    better: Better = Field("neither", description="Which values are better.")
-    across: Across = Field("sum", description="How values of several nodes combine.")
-    quantity: Literal["", "bytes read", "bytes written"] = Field(
-        "", description="Bytes that the program asked to move, for amplification: bytes at the disk per byte."
-    )
     pick: Literal["only", "first", "last", "sum", "mean", "min", "max"] = Field(
         "only", description="Which of several matches counts; `only`: exactly one must match."
     )
@@ -73,18 +64,7 @@ class MetricRule(Model):
     @field_validator("name")
     @classmethod
     def _plain_name(cls, name: str) -> str:
-        if not _NAME.fullmatch(name):
-            raise ValueError(
-                f"{shown(name)} is not a valid name of a metric: small letters, digits, . - and _, as write.latency"
-            )
-        return name
-
-    @field_validator("scale")
-    @classmethod
-    def _finite(cls, scale: float) -> float:
-        if not math.isfinite(scale) or scale == 0:
-            raise ValueError(f"a scale is a finite number other than 0, not {scale:g}")
-        return scale
+        return valid_name(name)
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
@@ -103,10 +83,7 @@ class MetricRule(Model):
 
     @property
     def declared(self) -> MetricSpec:
-        """The metric. A rate of which more is better is one that nodes share."""
-        quantity = self.quantity or rate_quantity(self.unit, self.better)
-        domain = domain_of(self.unit)
-        return MetricSpec(self.name, self.unit, self.better, self.across, quantity, by_job=False, domain=domain)
+        return self.declared_as(self.name)
 
     def read(self, text: str, source: str) -> float:
         """The number, in base units. Raises ``ParseError`` where it is not there."""
@@ -118,7 +95,7 @@ class MetricRule(Model):
             raise ParseError(f"metric {self.name}: {shown(self.regex or self.json_path)} matches nothing", source)
         if self.pick == "only" and len(numbers) > 1:
             raise ParseError(f'metric {self.name}: more than one match; say which by pick = "last" or another', source)
-        number = _PICKED[self.pick](numbers) * self.scale
+        number = PICKED[self.pick](numbers) * self.factor
         if not math.isfinite(number):
             raise ParseError(f"metric {self.name}: {number} is no finite number", source)
         return number
@@ -127,7 +104,7 @@ class MetricRule(Model):
         assert self.regex is not None
         found = []
         for written in islice(pattern(self.regex).first_groups(text), {"first": 1, "only": 2}.get(self.pick)):
-            if "," in written and not _GROUPED.fullmatch(written):
+            if "," in written and not GROUPED.fullmatch(written):
                 said = f"the match {shown(written)} has a comma that is not between thousands"
                 raise ParseError(f"metric {self.name}: {said}: let the program print in English (LC_ALL=C)", source)
             try:
@@ -176,23 +153,54 @@ class CommandWorkload(Workload):
     accepts: ClassVar[tuple[type[Resource], ...]] = (Dir, Disk, Server, Export)
 
     argv: tuple[Command, ...] = Field(
-        min_length=1,
+        (),
         description="Program and arguments. {target} is the directory, disk or server; of a server there are also "
         "{host}, {port}, {socket}, {database} or {export}. If Storlab is root, it runs as [another "
         "user](confinement.md): what it reads must be everybody's, or be allowed by `--allow read=FILE`. A file beside "
         "the study that is a word here reaches it also where others can't get into the study's folder.",
     )
+    run: Command | None = Field(None, description="Instead of argv: the same as one line, in words as of a shell.")
     env: dict[Variable, Variable] = Field(default_factory=dict, description="Environment variables to set.")
     cwd: Command | None = Field(None, description="Working directory; by default a folder off the measured storage.")
     prepare_argv: tuple[Command, ...] = Field((), alias="prepare", description="A command to run before, unmeasured.")
-    metrics: tuple[MetricRule, ...] = Field((), description="What to read out of its output.")
+    reads: Beside | None = Field(
+        None,
+        description="How its output is read: a [reader](../how-to/any-tool.md) of Storlab's own, by its name, or "
+        "one of yours, a file `NAME.toml` beside the study.",
+    )
+    metrics: tuple[MetricRule, ...] = Field((), description="What else to read out of its output.")
     expected: Duration | None = Field(None, description="How long it takes, for the estimate of time.")
     expect: Expectation = Field(
         Expectation(), description="What it must have done: a trial in which it did less has failed."
     )
 
+    _reader: Reader | None = PrivateAttr(None)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_words(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or not isinstance(data.get("run"), str):
+            return data
+        if "argv" in data:
+            raise OptionError("run and argv are the same: write one of them", "run")
+        try:
+            return {**data, "argv": shlex.split(data["run"])}
+        except ValueError as error:
+            raise OptionError(f"{shown(data['run'])} can't be split into words: {error}", "run") from None
+
     @model_validator(mode="after")
     def _can_be_run(self) -> Self:
+        if not self.argv:
+            raise OptionError("it is empty: write the program and its arguments", "argv")
+        if self.reads in reader_names():
+            self._reader = built_in(self.reads)
+        elif self.reads is not None and not self.reads.endswith(".toml"):
+            named = ", ".join(reader_names())
+            raise OptionError(
+                f"there is no reader {shown(self.reads)}: write one of {named}, or the file of one of your own, "
+                "NAME.toml beside the study",
+                "reads",
+            )
         for key, argv in (("argv", self.argv), ("prepare", self.prepare_argv)):
             if argv and not argv[0]:
                 raise OptionError("the name of a program is empty", key, 0)
@@ -209,7 +217,7 @@ class CommandWorkload(Workload):
             if rule.name in names:
                 raise OptionError(f"the metric {rule.name} is listed twice", "metrics", index)
             names.append(rule.name)
-        if self.expect.bytes is not None and not any(rule.quantity for rule in self.metrics):
+        if self.expect.bytes is not None and not (self.reads or any(rule.quantity for rule in self.metrics)):
             remedy = 'one of its metrics must say how many: quantity = "bytes written", or "bytes read"'
             raise OptionError(f"nothing tells how many bytes the command moved: {remedy}", "expect", "bytes")
         if not self.takes():
@@ -224,8 +232,22 @@ class CommandWorkload(Workload):
         texts = (*self.argv, *self.prepare_argv, *self.env.values(), self.cwd or "")
         return {word for text in texts for word in words_in(text)} & {*RESOURCE_WORDS}
 
+    def resolve(self, read: ReadInput) -> Self:
+        if self.reads is None or self._reader is not None:
+            return self
+        resolved = self.model_copy()
+        try:
+            resolved._reader = reader_of(read(self.reads), self.reads)
+            check_samples(resolved._reader, self.reads)
+        except ValueError as error:
+            raise OptionError(str(error), "reads") from None
+        if twice := {spec.name for spec in resolved._reader.declared} & {spec.name for spec in self.declares()}:
+            raise OptionError(f"the metric {sorted(twice)[0]} is read by {self.reads} as well", "metrics")
+        return resolved
+
     def declares(self) -> tuple[MetricSpec, ...]:
-        return (*ELAPSED, *(rule.declared for rule in self.metrics))
+        read = () if self._reader is None else self._reader.declared
+        return (*ELAPSED, *(rule.declared for rule in self.metrics), *read)
 
     def needs(self) -> Needs:
         return Needs(programs=(*self.programs(),))
@@ -264,20 +286,29 @@ class CommandWorkload(Workload):
         _refuse_failure(ended, raw)
         values, moved = list(elapsed_values(ended)), 0.0
         for rule in self.metrics:
-            path = raw / rule.source
-            try:
-                text = read_file(path, MOST_TEXT).decode(errors="replace")
-            except FileNotFoundError:
-                raise TrialError(f"metric {rule.name}: the command left no file {rule.source}") from None
-            except OSError as error:
-                raise TrialError(f"metric {rule.name}: cannot read {rule.source}: {error.strerror}") from None
-            number = rule.read(text, str(path))
+            text = _left(raw, rule.source, f"metric {rule.name}")
+            number = rule.read(text.decode(errors="replace"), str(raw / rule.source))
             moved += number if rule.quantity else 0
             values.append(rule.declared.value(number))
+        read = Measurements()
+        if self._reader is not None:
+            read = self._read(self._reader, raw)
+            quantities = {rule.folded: rule.quantity for rule in self._reader.metrics}
+            moved += sum(value for name, value in read.totals().items() if quantities.get(name))
         self._refuse_less(ended, moved)
         # Of a command that measures nothing itself, its time is the answer.
-        too_short = ended.elapsed < _START and not self.metrics
-        return Measurements(metric_frame(values), warnings=(_MOSTLY_START,) if too_short else ())
+        too_short = ended.elapsed < _START and not (self.metrics or self._reader)
+        metrics = pl.concat([metric_frame(values), read.metrics])
+        return replace(read, metrics=metrics, warnings=(*read.warnings, *((_MOSTLY_START,) if too_short else ())))
+
+    @staticmethod
+    def _read(reader: Reader, raw: Path) -> Measurements:
+        text = _left(raw, reader.source, reader.title)
+        runs = read_output(reader, text, str(raw / reader.source))
+        if len(runs) > 1:
+            said = f"it has {len(runs)} runs of {reader.title}, and a trial is one: run it once for each"
+            raise ParseError(said, str(raw / reader.source))
+        return replace(measured(runs[0], {got.name: got for got in runs[0].values}), declared=())
 
     def _refuse_less(self, ended: ExitRecord, moved: float) -> None:
         least, shortest = self.expect.bytes, self.expect.min_time
@@ -286,6 +317,15 @@ class CommandWorkload(Workload):
         if shortest is not None and ended.elapsed < shortest:
             lasted = f"{ended.elapsed:.3g} s of the {shortest:g} s"
             raise TrialError(f"{ended.argv[0]} ran for {lasted} that are expected of it")
+
+
+def _left(raw: Path, name: str, what: str) -> bytes:
+    try:
+        return read_file(raw / name, MOST_TEXT)
+    except FileNotFoundError:
+        raise TrialError(f"{what}: the command left no file {name}") from None
+    except OSError as error:
+        raise TrialError(f"{what}: cannot read {name}: {error.strerror}") from None
 
 
 def _refuse_failure(record: ExitRecord, raw: Path) -> None:

@@ -12,10 +12,13 @@ from typer import Argument, Option
 from typer.core import TyperGroup
 
 from storlab.base.errors import UserError
+from storlab.base.limits import STUDY_TEXT
+from storlab.base.reading import read_file
+from storlab.base.text import printable
 from storlab.cli.import_.options import ImportOptions
 from storlab.cli.output import one_thread_for_algebra
 from storlab.metrics import WHISKERS
-from storlab.tools.kinds import KINDS, Asked, importers
+from storlab.tools.kinds import KINDS, Asked, importers, is_reader, reader_kinds
 
 _HELP = """Turn the results of other tools into a run.
 
@@ -69,7 +72,8 @@ class ImportCommands(TyperGroup):
         return list(dict.fromkeys([*KINDS, *importers()]))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if (of := KINDS.get(cmd_name)) is not None:
+        own = KINDS if cmd_name in KINDS else reader_kinds() if is_reader(cmd_name) else {}
+        if (of := own.get(cmd_name)) is not None:
             return _command(cmd_name, of.help, of.files, of.also, of.options)
         if cmd_name not in importers():
             return None
@@ -101,7 +105,7 @@ def _detect(options: ImportOptions) -> None:
 
 
 def _detecting() -> Any:
-    options = {name: each for of in KINDS.values() for name, each in of.options.items()}
+    options = {name: each for kind, of in KINDS.items() if kind != "text" for name, each in of.options.items()}
     return _command("", _DETECTS, ("PATH...", "Files, or folders of them."), ("clients",), options, _detect)
 
 
@@ -122,6 +126,7 @@ def _command(
 
     def called(paths: list[Path], **given: Any) -> None:
         of_kind = {name: given[name] for name in options if given[name] is not None}
+        of_kind |= {name: _reader(given[name]) for name in of_kind if options[name].file}
         of_kind |= _written(given.get("option") or [])
         asked = ImportOptions(
             kind,
@@ -159,6 +164,21 @@ def _option(name: str, asked: Asked) -> tuple[Any, Any]:
     least, most = asked.within or (None, None)
     words = f"--{name.replace('_', '-')}"
     return type_, Option(words, metavar=asked.metavar, min=least, max=most, help=asked.help)
+
+
+def _reader(file: str) -> str:
+    """The text of a reader, which reads its own samples right."""
+    from storlab.cli.import_.paths import readable
+    from storlab.tools.readers.importer import check_samples
+    from storlab.tools.readers.rules import reader_of
+
+    with readable(Path(file)):
+        text = read_file(Path(file), STUDY_TEXT, pipes=True).decode(errors="replace")
+    try:
+        check_samples(reader_of(text, file), file)
+    except ValueError as error:
+        raise UserError(printable(str(error))) from None
+    return text
 
 
 def _written(options: Iterable[str]) -> dict[str, str]:

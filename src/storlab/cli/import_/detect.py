@@ -138,9 +138,14 @@ def _unknown(path: Path, text: bytes) -> str:
     return (
         f'{path}: not recognised as the output of a tool that Storlab reads; it begins with "{begins}"{mixed}. '
         f"{kinds}. "
-        "Of any other tool, make a table of its figures, which `storlab import csv` reads; or let a study run it, as a "
-        "`command` with a pattern for each figure. `storlab import --help` has more"
+        f"Of any other tool: {_text(path)} reads its figures by a pattern for each, or --reader FILE; `storlab import "
+        "csv` reads a table that you make of them; and a study runs it as a `command` with a pattern for each. "
+        "`storlab import --help` has more"
     )
+
+
+def _text(path: Path) -> str:
+    return f"{_command('text', [path])[:-1]} --value 'iops=([0-9.]+) IOPS'`"
 
 
 def _forced(kind: str, path: Path) -> str:
