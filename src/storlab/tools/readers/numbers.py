@@ -48,6 +48,8 @@ class Number:
 
 @dataclass(frozen=True)
 class Row:
+    """One of a table's: its fields by their columns, and when it was, in seconds since some midnight."""
+
     fields: Mapping[str, Any]
     t: float | None
     line: int | None = field(default=None, compare=False)
