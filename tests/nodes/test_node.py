@@ -19,7 +19,7 @@ import pytest
 
 from laboratory import wait_until
 from storlab.base.errors import CommandFailed, DiskFull, MissingTool, NodeError, NodeLost, TimedOut
-from storlab.base.waiting import all_of, to_its_end
+from storlab.base.waiting import all_of, reaped, to_its_end
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.node import Node
 from storlab.nodes.process import Exit
@@ -194,6 +194,20 @@ async def test_a_cancelled_caller_leaves_no_command_running(node: Node) -> None:
     waiting.cancel()
     await asyncio.wait([waiting])
     assert waiting.cancelled() and not alive(process.pid)
+
+
+@pytest.mark.parametrize("script", ["exec cat /dev/zero", "setsid sleep 20 & exec cat /dev/zero"])
+async def test_a_killed_program_has_ended_whatever_nobody_read_of_its_output_and_whoever_holds_it_open(
+    script: str,
+) -> None:
+    process = await asyncio.create_subprocess_exec("sh", "-c", script, stdout=asyncio.subprocess.PIPE)
+    assert process.stdout is not None
+    await process.stdout.read(1)
+    while not process.stdout._paused:  # type: ignore[attr-defined]  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    process.kill()
+    async with asyncio.timeout(10):
+        await reaped(process)
 
 
 @pytest.mark.parametrize("moment", [0.0, 0.001, 0.003, 0.01])

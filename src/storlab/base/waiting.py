@@ -1,4 +1,4 @@
-"""Waiting for several things at once, and for one that must not be left half done."""
+"""Waiting for several things at once, for one that must not be left half done, and for a process that was killed."""
 
 from __future__ import annotations
 
@@ -43,3 +43,15 @@ async def cancelled(*tasks: asyncio.Task[Any]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def reaped(process: asyncio.subprocess.Process) -> None:
+    """Let go of the output of a process that was killed, and wait for its end.
+
+    Until Python 3.12.5, ``Process.wait`` waits for the pipes to be read to their end as well. A child may hold them
+    open, and asyncio stops reading what nobody takes: then it waits forever.
+    """
+    for descriptor in (1, 2):
+        if (pipe := process._transport.get_pipe_transport(descriptor)) is not None:  # type: ignore[attr-defined]
+            pipe.close()
+    await process.wait()

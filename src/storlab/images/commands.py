@@ -18,6 +18,7 @@ import orjson
 
 from storlab.base.errors import ImageError, MissingTool
 from storlab.base.programs import agent_path, search_path, unused_user
+from storlab.base.waiting import reaped
 
 PATH = search_path()
 _PACKAGES = {
@@ -27,7 +28,6 @@ _PACKAGES = {
 }  # fmt: skip
 _GRACE = 30.0  # seconds: mmdebstrap removes its folder when it is told to end
 _LOOK = 0.05  # seconds between two looks whether it has ended
-_CLOSING = 1.0  # seconds until what a killed program held open is closed
 
 # What a line of a log means, in the words of a user. The first that is found decides.
 _CAUSES = (
@@ -135,12 +135,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
             break
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    await process.wait()
-    # To its end, so that the event loop closes the pipe as well.
-    assert process.stdout is not None
-    with contextlib.suppress(TimeoutError, ValueError):
-        await asyncio.wait_for(process.stdout.read(), _CLOSING)
-    await asyncio.sleep(0)
+    await reaped(process)
 
 
 def failure(program: str, status: int, log: Path) -> ImageError:

@@ -17,7 +17,7 @@ import msgspec
 from storlab.base.errors import SshError, StorlabError, UserError
 from storlab.base.limits import RECORD
 from storlab.base.reading import made_below
-from storlab.base.waiting import to_its_end
+from storlab.base.waiting import reaped, to_its_end
 from storlab.records.files import unfinished
 from storlab.remote.host import Host
 from storlab.ssh.machine import connected, past_noise
@@ -259,7 +259,7 @@ async def _follow_once(host: Host, job: str, receiver: Receiver) -> int | None:
             beating.cancel()
         with suppress(ProcessLookupError):
             process.kill()
-        await to_its_end(process.wait())
+        await to_its_end(reaped(process))
 
 
 async def _heard(receiver: Receiver, stream: asyncio.StreamReader) -> int | None:

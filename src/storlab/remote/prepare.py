@@ -25,6 +25,7 @@ from typing import IO
 from storlab.base.errors import SshError, UserError
 from storlab.base.programs import MODULES
 from storlab.base.text import one_line
+from storlab.base.waiting import reaped
 from storlab.remote.host import PLACE, identity, own_files
 from storlab.ssh.machine import Machine, connected, past_noise
 
@@ -306,7 +307,7 @@ async def _send(name: str, machine: Machine, python: str, parts: list[tuple[str,
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
-        await process.wait()
+        await reaped(process)
         await sending
     if status or b"unpacked" not in stdout:
         if not machine.connected:

@@ -25,7 +25,7 @@ from storlab.base.errors import SshError, UnreachableError, UserError
 from storlab.base.limits import OUTPUT
 from storlab.base.programs import search_path
 from storlab.base.text import one_line
-from storlab.base.waiting import cancelled, to_its_end
+from storlab.base.waiting import cancelled, reaped, to_its_end
 from storlab.ssh.client import MARK, last_sentence, remote_command, remote_script, unreachable
 
 CONFIG = "STORLAB_SSH_CONFIG"
@@ -311,7 +311,7 @@ async def _started(argv: Sequence[str], with_stdin: bool) -> AsyncIterator[async
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGKILL)
-            await to_its_end(process.wait())
+            await to_its_end(reaped(process))
 
 
 async def _communicate(process: asyncio.subprocess.Process, stdin: bytes | None, what: str) -> tuple[bytes, bytes]:

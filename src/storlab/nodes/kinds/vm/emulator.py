@@ -20,6 +20,7 @@ from storlab.base.programs import unused_user
 from storlab.base.record import read_record, to_json
 from storlab.base.text import grouped, one_line
 from storlab.base.units import shown
+from storlab.base.waiting import reaped
 from storlab.images.cache import storlab_cache
 from storlab.images.image import Image
 from storlab.nodes.console import panic
@@ -115,8 +116,8 @@ async def qemu_version(program: str = QEMU) -> str:
         pass
     finally:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # a script may have children, which hold its output open
-        await process.wait()
+            os.killpg(process.pid, signal.SIGKILL)  # a script may have children
+        await reaped(process)
     version = one_line(line.decode(errors="replace"))
     if program != QEMU and not _VERSION.match(version):
         said = f"it answers --version with {shown(version)}" if version else "it says nothing at --version"
