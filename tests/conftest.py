@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import fcntl
 import gc
 import inspect
 import os
@@ -43,6 +44,17 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Laboratory]
     monkeypatch.setattr("storlab.run.recovery.reclaim.LOCK", tmp_path / "state" / "settings")  # none waits for another
     with contextlib.closing(Laboratory(tmp_path)) as made:
         yield made
+
+
+@pytest.fixture
+def alone_tracing() -> Iterator[None]:
+    """No other test that asks for this runs meanwhile, on any worker.
+
+    Of two programs on classic tracepoints, the kernel leaves out the one that begins on the CPU of the other.
+    """
+    with (Path(tempfile.gettempdir()) / f"storlab-tests-{os.getuid()}-tracing").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.fixture

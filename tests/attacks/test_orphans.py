@@ -185,7 +185,7 @@ def test_a_run_whose_processes_are_in_another_container_is_alive_though_its_cgro
             )
             process.kill()
     finally:
-        wait_until(lambda: not (folder / "cgroup.procs").read_text(), 10)
+        assert wait_until(lambda: not (folder / "cgroup.procs").read_text(), 10)
         folder.rmdir()
 
 

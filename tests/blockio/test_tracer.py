@@ -21,7 +21,7 @@ from storlab.base.programs import agent_path
 from storlab.blockio.requests import by_disk
 from storlab.blockio.trace_output import Output, decode_lines, decode_output
 
-pytestmark = pytest.mark.needs("root")
+pytestmark = [pytest.mark.needs("root"), pytest.mark.usefixtures("alone_tracing")]
 
 HOOKS = ("btf", "tracepoint")
 BTF = Path("/sys/kernel/btf/vmlinux")

@@ -84,6 +84,7 @@ def test_different_locks_of_one_caller_are_told_apart(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs("root", "bpftrace")
+@pytest.mark.usefixtures("alone_tracing")
 def test_what_bpftrace_counts_at_the_same_time_is_counted_here(tmp_path: Path) -> None:
     with bpftraced(sample(__file__, "../probes/cases/lock_waits.bt"), tmp_path) as theirs:
         document, _ = traced("--", *planted(tmp_path, "pipe", 20, "file", 10))
@@ -97,6 +98,7 @@ def test_what_bpftrace_counts_at_the_same_time_is_counted_here(tmp_path: Path) -
 
 
 @pytest.mark.needs("root", "perf")
+@pytest.mark.usefixtures("alone_tracing")
 def test_perf_lock_has_the_same_waits_in_the_same_run(tmp_path: Path) -> None:
     """By ``perf lock record``: Debian's perf has no ``perf lock contention -b``, as it is built without skeletons."""
     data = str(tmp_path / "perf.data")
@@ -107,16 +109,13 @@ def test_perf_lock_has_the_same_waits_in_the_same_run(tmp_path: Path) -> None:
     table = report.stderr + report.stdout  # 6.1 prints it as an error
     rows = re.findall(r"^ +(\d+) +([\d.]+) ms .* ms +(mutex|rwsem:W) ", table, re.MULTILINE)
     many = {"mutex": 7, "rwsem:W": 5}
-    # Another caller may have as many waits, of microseconds: the planted ones are the longest.
-    theirs = {
-        kind: max(float(time) / 1000 for waits, time, of in rows if (int(waits), of) == (many[kind], kind))
-        for kind in many
-    }
     for kind, lock, callers in (("mutex", "mutex", PIPE), ("rwsem:W", "rwsem-write", FILE)):
+        # perf and Python may have some more, and another caller as many, of microseconds: the planted are the longest.
+        counts = range(many[kind], many[kind] + 4)
+        theirs = [float(time) / 1000 for waits, time, of in rows if of == kind and int(waits) in counts]
         ours = own(document, lock, callers)
-        # perf and Python may have some more, which take microseconds.
-        assert 0 <= ours["waits"] - many[kind] <= 3, (ours, table)
-        assert ours["time"] == pytest.approx(theirs[kind], rel=0.01), (ours, table)
+        assert ours["waits"] in counts, (ours, table)
+        assert theirs and ours["time"] == pytest.approx(max(theirs), rel=0.01), (ours, table)
 
 
 @root

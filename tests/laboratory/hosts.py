@@ -14,7 +14,9 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import select
 import shutil
+import socket
 import subprocess
 import sys
 import uuid
@@ -141,14 +143,19 @@ class Hosts:
     def mend(self, name: str) -> None:
         """It can be reached again."""
         _ip("link", "set", self._link(self.hosts[name]), "up")
+        self._reach(self.hosts[name])
 
     def kill(self, name: str) -> None:
         """The machine is off: its processes and mounts are gone, its files are not."""
         host = self.hosts[name]
         if host.holder is not None:
+            init = os.pidfd_open(host.init)
             host.holder.kill()
             host.holder.communicate()
             host.holder = None
+            ended, _, _ = select.select([init], [], [], 60)  # process 1 has ended once all others have
+            os.close(init)
+            assert ended, f"{name} does not end"
         # The kernel takes a dead machine's card away some time later, and until then the next boot's has no name.
         subprocess.run(["ip", "link", "delete", self._link(host)], check=False, stderr=subprocess.DEVNULL)
         _detach_loops(host.folder)
@@ -173,7 +180,7 @@ class Hosts:
         (host.folder / "log").write_text("")
         host.holder.stdin.write(b"\n")
         host.holder.stdin.flush()
-        wait_until(lambda: "Server listening on" in (host.folder / "log").read_text(), 30)
+        self._reach(host)
 
     def reboot(self, name: str, release: str = "") -> None:
         """Its power is cut, and it boots again: another boot id, the same machine id and files.
@@ -204,6 +211,16 @@ class Hosts:
             known.write(f"{address} {public}\n")
             config.write(_CLIENT.format(name=name, address=address, folder=self.folder))
         self.start(name)
+
+    def _reach(self, host: Host) -> None:
+        """Until its sshd answers: the kernel takes a second to notice that a link is up, and longer beside others."""
+
+        def answers() -> bool:
+            with contextlib.suppress(OSError), socket.create_connection((host.address, 22), timeout=2) as connection:
+                return connection.recv(4) == b"SSH-"
+            return False
+
+        assert wait_until(answers, 60), f"{host.name} does not answer"
 
     def _link(self, host: Host) -> str:
         return f"{self.names}v{host.number}"

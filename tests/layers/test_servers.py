@@ -260,7 +260,7 @@ async def test_what_an_agent_left_that_was_killed_is_found_by_its_cgroup_and_end
     assert f"storlab-{RUN}" in cgroup
     names = {line.rsplit("/", 1)[1] for line in cgroup.splitlines() if f"storlab-{RUN}" in line}
     assert await here.ground.tear_down() == ["killed perl, which its agent had left"]
-    wait_until(lambda: not here.processes())
+    assert wait_until(lambda: not here.processes())
     left = [folder for folder, _, _ in os.walk("/sys/fs/cgroup") if names & {*folder.split("/")}]
     assert left == []  # of its own: others have servers of this run's name at the same time
     for folder in [folder for folder, _, _ in os.walk("/sys/fs/cgroup") if folder.endswith(f"{os.getpid()}-other")]:

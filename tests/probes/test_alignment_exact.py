@@ -73,6 +73,8 @@ def test_every_request_that_fio_issues_is_counted_once(
     with traced("--disk", disk.name) as tracing:
         issue(disk, issued, tmp_path, depth)
     kernel = disk.statistics() - before
+    # Whatever looks for file systems on all disks, such as lsblk(8) in a test beside this one, reads this one, too.
+    assume(kernel.reads + kernel.writes == len(issued))
     seen = observed(tracing.output, tmp_path)
     output = decode_output(BytesIO(tracing.output))
     assert output.warnings() == ()  # nothing was lost
@@ -106,6 +108,7 @@ def test_flushes_are_counted_apart_from_data(disk: LoopDisk, tmp_path: Path) -> 
     assert (kernel.writes, kernel.flushes) == (2 + 2, 2)
 
 
+@pytest.mark.usefixtures("alone_tracing")
 @pytest.mark.parametrize(("hook", "tracefs"), [("btf", "unmounted"), *(("tracepoint", how) for how in TRACEFS)])
 def test_what_a_file_system_writes_sums_up_to_the_kernels_own_counts(
     hook: str, tracefs: str, disk: LoopDisk, tmp_path: Path
@@ -115,16 +118,21 @@ def test_what_a_file_system_writes_sums_up_to_the_kernels_own_counts(
     subprocess.run(["mkfs.ext4", "-q", "-F", "-N", "512", "-E", "lazy_itable_init=0", disk.path], check=True)
     os.sync()
     before = disk.statistics()
-    with traced("--disk", disk.name, "--hook", hook, tracefs=tracefs) as tracing, mounted(disk, tmp_path) as folder:
-        for number in range(200):
-            (folder / str(number)).write_bytes(os.urandom(4096 + 37 * number))
-        os.sync()
+    with traced("--disk", disk.name, "--hook", hook, tracefs=tracefs) as tracing:
+        within = disk.statistics()
+        with mounted(disk, tmp_path) as folder:
+            for number in range(200):
+                (folder / str(number)).write_bytes(os.urandom(4096 + 37 * number))
+            os.sync()
+        within = disk.statistics() - within
     kernel = disk.statistics() - before
     (disk.queue / "nomerges").write_text("2")
     seen = observed(tracing.output, tmp_path)
     values = seen.totals()
     assert seen.facts["hook"] == {"btf": "tp_btf", "tracepoint": "classic tracepoint"}[hook]
-    assert (values["read.requests"], values["read.bytes"]) == (kernel.reads, kernel.read_bytes)
+    # The same, unless a test beside this one read the disk just before or after it was traced.
+    assert within.reads <= values["read.requests"] <= kernel.reads
+    assert within.read_bytes <= values["read.bytes"] <= kernel.read_bytes
     assert values["write.bytes"] == kernel.written_bytes >= 200 * 4096
     assert values["flush.requests"] == kernel.flushes > 0
     assert 0 <= kernel.writes - values["write.requests"] <= kernel.flushes  # those without data, see above
@@ -155,6 +163,7 @@ class mounted:  # noqa: N801  read as a word of the test
 
 
 @pytest.mark.needs("bpftrace")
+@pytest.mark.usefixtures("alone_tracing")
 def test_what_bpftrace_counts_at_the_same_time_is_counted_here(disk: LoopDisk, tmp_path: Path) -> None:
     """The kernel leaves out a program on a classic tracepoint, as bpftrace's is, where another of that kind is running
     on the same CPU, and bpftrace 0.17 does not say so: where others trace at the same time, it misses some.
@@ -164,8 +173,12 @@ def test_what_bpftrace_counts_at_the_same_time_is_counted_here(disk: LoopDisk, t
     ]
     expected = Counter((op, n, joint_alignment(n, o)) for op, o, n in issued)
     program = sample(__file__, "cases/requests.bt", number=disk.number)
-    with traced("--disk", disk.name) as tracing, bpftraced(program, tmp_path) as theirs:
-        issue(disk, issued, tmp_path)
+    for _ in range(9):  # until no other test reads the disk meanwhile
+        before = disk.statistics()
+        with traced("--disk", disk.name) as tracing, bpftraced(program, tmp_path) as theirs:
+            issue(disk, issued, tmp_path)
+        if (kernel := disk.statistics() - before).reads + kernel.writes == len(issued):
+            break
     assert joint(observed(tracing.output, tmp_path).requests) == expected
     counted = Counter(_bpftrace_counts(theirs["@requests"]))
     assert counted <= expected and counted.total() > 0.9 * len(issued), expected - counted

@@ -248,6 +248,8 @@ def test_a_panic_on_the_console_is_why_a_trial_failed(lab: Laboratory, machines:
     def panic() -> None:
         with feed.open("a") as said:
             said.write("[ 9.1] Kernel panic - not syncing: Fatal exception\n")
+        # A machine that panics closes no connection: it is missed long after its console said so.
+        assert wait_until(lambda: any("panic" in log.read_text() for log in lab.out.rglob("console.log")), 60)
         machines.reboot("lab1")
 
     with booting(lab.folder, obey) as program:

@@ -113,7 +113,7 @@ def test_its_folders_and_files_are_the_originals_but_for_times(both: Both) -> No
 def test_what_zfs_tests_prints_and_writes_are_the_originals_but_for_times(both: Both) -> None:
     original = both.original / "zfs_tests"
     theirs, ours = without_times((original / "console").read_bytes()), without_times(both.zfs_tests.stdout.encode())
-    assert ours == theirs
+    assert ours == theirs, both.zfs_tests.stderr
     assert both.zfs_tests.status == int((original / "status").read_text()) == 0
     results = both.lab.folder / "results" / "zts" / "current" / "results"
     assert without_times(results.read_bytes()) == without_times((original / "results").read_bytes())

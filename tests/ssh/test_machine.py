@@ -165,5 +165,5 @@ asyncio.run(main())
         assert controller.stdout is not None and controller.stdout.readline() == b"connected\n"
         assert len(list(folder.iterdir())) == 1
         controller.kill()
-    wait_until(lambda: not list(folder.iterdir()), 20)
-    wait_until(lambda: lab["lab1"].processes() == [], 20)
+    assert wait_until(lambda: not list(folder.iterdir()), 20)
+    assert wait_until(lambda: lab["lab1"].processes() == [], 20)
