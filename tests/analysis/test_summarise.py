@@ -71,6 +71,17 @@ def test_by_default_the_first_factor_is_compared_within_the_others_and_pooled() 
     assert pooled == pytest.approx((four * half) ** 0.5, rel=0.01), "about the geometric mean"
 
 
+def test_what_is_pooled_says_where_the_study_has_one_of_both_alone() -> None:
+    values: Values = {levels: rates(100) for levels in product(*BY_SIZE.values())}
+    del values["b", "64k"]
+    values |= {(a, "1M"): rates(100) for a in AB["x"]}
+    trials, metrics, cells = tables(values, factors := {**BY_SIZE, "bs": (*BY_SIZE["bs"], "1M")})
+    summary = summarise(trials, metrics, replace(design(factors, cells), excluded=True))
+    (pooled,) = (c for c in summary.comparisons if c.pooled)
+    assert len(summary.comparisons) == 3 and pooled.rounds == 12
+    assert say(pooled.warnings[0]) == "Not over bs=64k: the study has one of the two alone there."
+
+
 def test_the_confidence_is_shared_among_all_comparisons() -> None:
     summary = summarise(*study())
     assert summary.family == 3

@@ -7,7 +7,7 @@ import pytest
 from laboratory.samples import sample
 from laboratory.studies import parsed
 from storlab.base.errors import StudyError
-from storlab.run.planning.metrics import refuse_unknown_metrics
+from storlab.run.planning.metrics import foreseen, refuse_unknown_metrics
 from storlab.study.questions import read_expected
 from storlab.study.study import Study
 
@@ -163,3 +163,47 @@ workload.load.sysbench = { tables = 1, rows = 10 }
 """
     ).cells
     assert len(cells) == 4
+
+
+GRID = sample(__file__, "cases/excluded.toml")
+
+
+def test_combinations_that_are_excluded_are_neither_run_nor_refused_and_leave_no_empty_study() -> None:
+    """An impossible pair, as of ``aio = "native"`` and a cached disk, does not refuse the rest."""
+    with pytest.raises(StudyError, match="direct"):
+        parsed(GRID.replace("[[exclude]]", "[ignored]").partition("[ignored]")[0])
+    found = parsed(GRID)
+    assert [*map(dict, (cell.levels for cell in found.cells))] == [
+        {"engine": "native", "cache": "none", "bs": "4k"},
+        {"engine": "threads", "cache": "none", "bs": "4k"},
+        {"engine": "threads", "cache": "writeback", "bs": "4k"},
+        {"engine": "threads", "cache": "writethrough", "bs": "4k"},
+    ]
+    assert [cell.number for cell in found.cells] == [1, 2, 3, 4]
+    with pytest.raises(StudyError, match="leave no combination"):
+        parsed(GRID, only=["engine=native", "cache=writeback"])
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("[[exclude]]\nengin = 'native'", "exclude[1].engin: unknown factor 'engin'; did you mean 'engine'?"),
+        ("[[exclude]]\nengine = ['native', 'treads']", "has no level 'treads'; did you mean 'threads'?"),
+        ("[[compare]]\nat = { cache = 'back' }", "compare[0].at.cache: cache has no level 'back'"),
+        ("[[compare]]\nfactor = 'bs'\nat = { bs = 4096 }", "compare[0].at.bs: this factor is compared"),
+    ],
+)
+def test_levels_that_are_excluded_or_compared_at_are_those_of_the_study(asked: str, said: str) -> None:
+    with pytest.raises(StudyError) as refused:
+        parsed(f"{GRID}\n{asked}\n")
+    assert said in str(refused.value)
+
+
+def test_a_comparison_may_be_of_one_load_alone() -> None:
+    """Three metrics of three loads are three comparisons, and not three of each load."""
+    ties = [("iops", "read.iops"), ("stream", "read.bandwidth"), ("wait", "read.latency.p99")]
+    compare = (f"[[compare]]\nat = {{ case = '{case}' }}\nmetrics = ['{metric}']\n" for case, metric in ties)
+    study = parsed(sample(__file__, "cases/three-loads.toml") + "".join(compare))
+    refuse_unknown_metrics(study)
+    asked = [(item.question.metric, item.question.within) for item in foreseen(study, {}) if not item.problem]
+    assert asked == [(metric, {"case": case}) for case, metric in ties]

@@ -116,7 +116,7 @@ class Design:
     how much is asked of storage at once. ``steady``: whether the run stops at steady state. ``optional``: by factor,
     levels that may be absent on this machine. ``silent``: cells with names of metrics that their trials can't have, as
     their loads do something else. ``machines``: of each cell, the other machines
-    that it ran on, by node group; none where that is this one.
+    that it ran on, by node group; none where that is this one. ``excluded``: whether it leaves combinations out.
     """
 
     title: str
@@ -145,6 +145,7 @@ class Design:
     optional: Mapping[str, Sequence[str]] = field(default_factory=dict)
     silent: frozenset[tuple[int, str]] = frozenset()
     machines: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    excluded: bool = False
 
     def __post_init__(self) -> None:
         if not 0.5 <= self.confidence < 1:

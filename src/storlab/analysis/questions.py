@@ -16,7 +16,7 @@ from storlab.analysis.design import CompareSpec, Design, Levels
 from storlab.analysis.stats.pairing import same_order
 from storlab.base.text import grouped
 from storlab.findings import About, AnyFinding
-from storlab.findings.rounds import Emulated, LevelsOnMachines, NoMetric, NoTrial, Unsupported
+from storlab.findings.rounds import Emulated, Excluded, LevelsOnMachines, NoMetric, NoTrial, Unsupported
 from storlab.metrics import RATE_MARGIN, Key, MetricSpec, named
 
 
@@ -143,7 +143,10 @@ def _plan_pair(
     if spec.within or len(combinations) == 1:
         yield from parts
     if spec.pooled and len(combinations) > 1:
-        yield from _plan_pooled(parts, least=2 if spec.within else 1, within=spec.only)
+        gaps = tuple(grid.gaps(asked.factor, asked.a, asked.b, spec.only)) if design.excluded else ()
+        left_out = (About("left out", gaps, Excluded()),) if gaps else ()
+        for pooled in _plan_pooled(parts, least=2 if spec.within else 1, within=spec.only):
+            yield replace(pooled, warnings=(*pooled.warnings, *left_out))
         yield from (part for part in parts if part.problem)  # what is pooled says nothing of these
 
 
@@ -176,6 +179,14 @@ class _Grid:
             other = self._by_levels.get(tuple(opposite[name] for name in self._factors))
             if other is not None:
                 yield {name: levels[name] for name in self._factors if name != factor}, (cell, other)
+
+    def gaps(self, factor: str, a: str, b: str, only: Levels | None = None) -> Iterator[str]:
+        """The levels of the other factors for which one of both cells exists."""
+        for one, other in ((a, b), (b, a)):
+            paired = {cell for _, (cell, _) in self.combinations(factor, one, other, only)}
+            for cell, levels in self._having.get((factor, one), ()):
+                if cell not in paired and (not only or only.items() <= levels.items()):
+                    yield level_names({name: level for name, level in levels.items() if name != factor})
 
 
 def _plan_combination(

@@ -109,6 +109,10 @@ class Unsupported(Finding, frozen=True):
     levels: tuple[tuple[str, str], ...]
 
 
+class Excluded(Finding, frozen=True):
+    """The study excludes it, with one level or the other."""
+
+
 class NoMetric(Finding, frozen=True):
     """A metric that was asked for and that no trial has: of two sides, of one (``other`` has it), of a cell, or any."""
 

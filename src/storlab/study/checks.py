@@ -17,7 +17,7 @@ from storlab.study.factors import Factor
 from storlab.study.layout import over_network
 from storlab.study.machines import LAB
 from storlab.study.messages import no_level, unknown
-from storlab.study.questions import check_claims, check_objectives
+from storlab.study.questions import check_claims, check_levels, check_objectives
 from storlab.study.read_cells import Report
 from storlab.study.schema import StudyFile
 from storlab.study.toml_text import Path
@@ -34,6 +34,8 @@ def check_questions(
 ) -> None:
     """``possible``: levels with other parameters, too, which a comparison may be about."""
     _check_names(model, levels, possible, sweeps, report)
+    for index, excluded in enumerate(model.exclude):
+        check_levels(excluded, levels, possible, ("exclude", index), report)
     check_claims(model.claim, levels, possible, report)
     check_objectives(model.slo, levels, report)
     if model.profile is not None and model.profile not in model.profiles:
@@ -91,12 +93,16 @@ def _check_names(
         if compare.factor is not None and compare.factor not in levels:
             report((*path, "factor"), unknown(f"factor {compare.factor!r}", compare.factor, levels))
         elif levels:
-            factor = compare.factor or next((name for name in levels if name not in sweeps), next(iter(levels)))
+            names = [name for name in levels if name not in (compare.at or {})] or [*levels]
+            factor = compare.factor or next((name for name in names if name not in sweeps), names[0])
             _check_pairs(
                 compare.pairs or (), factor, levels[factor], possible.get(factor, ()), (*path, "pairs"), report
             )
         elif compare.pairs:
             report((*path, "pairs"), "without factors there is nothing to compare")
+        check_levels(compare.at or {}, levels, possible, (*path, "at"), report)
+        if compare.factor is not None and compare.factor in (compare.at or {}):
+            report((*path, "at", compare.factor), "this factor is compared: pairs say which of its levels")
         if not compare.within and not compare.pooled:
             report(path, "with within = false and pooled = false it compares nothing: leave one of them out")
 

@@ -28,6 +28,12 @@ Label = Annotated[OwnName, BeforeValidator(_label), WithJsonSchema({"type": ["st
 """A level's name; a level that is a number may be written as one."""
 
 Levels = dict[OwnName, Label]
+_LEVEL = {"type": ["string", "number", "boolean"]}
+SomeLevels = Annotated[
+    tuple[Label, ...],
+    BeforeValidator(lambda value: value if isinstance(value, list) else [value]),
+    WithJsonSchema({"anyOf": [_LEVEL, {"type": "array", "items": _LEVEL}]}),
+]
 Number = Annotated[float, Strict()]
 
 
@@ -39,6 +45,11 @@ class Compare(Model):
     )
     pairs: Annotated[tuple[tuple[Label, Label], ...], Field(min_length=1)] | None = Field(
         None, description="By default all pairs of its levels."
+    )
+    at: Levels | None = Field(
+        None,
+        min_length=1,
+        description="Only at these levels of other factors: metrics that are meant of one load, say.",
     )
     within: bool = Field(
         True,
@@ -212,6 +223,23 @@ def check_objectives(objectives: Sequence[Objective], levels: Mapping[str, Seque
             report((*path, "factor"), f"the levels of {objective.factor} are not numbers: a limit needs steps to cross")
 
 
+def check_levels(
+    asked: Mapping[str, str | Sequence[str]],
+    levels: Mapping[str, Sequence[str]],
+    possible: Mapping[str, Sequence[str]],
+    path: Path,
+    report: Report,
+) -> None:
+    """Report factors and levels that the study has with no choice of parameters."""
+    for factor, several in asked.items():
+        if factor not in levels:
+            report((*path, factor), unknown(f"factor {factor!r}", factor, levels))
+            continue
+        for level in [several] if isinstance(several, str) else several:
+            if level not in levels[factor] and level not in possible.get(factor, ()):
+                report((*path, factor), no_level(factor, level, levels[factor]))
+
+
 def check_claims(
     claims: Sequence[Claim],
     levels: Mapping[str, Sequence[str]],
@@ -226,11 +254,7 @@ def check_claims(
             report((*path, "name"), "this is claimed already")
         names.add(claim.name)
         for key, side in claim.sides:
-            for factor, level in side.items():
-                if factor not in levels:
-                    report((*path, key, factor), unknown(f"factor {factor!r}", factor, levels))
-                elif level not in levels[factor] and level not in possible.get(factor, ()):
-                    report((*path, key, factor), no_level(factor, level, levels[factor]))
+            check_levels(side, levels, possible, (*path, key), report)
         left, right = claim.left or {}, claim.right or {}
         differing = [factor for factor in left if left[factor] != right.get(factor)]
         wrong = ""

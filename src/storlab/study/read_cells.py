@@ -19,7 +19,7 @@ from storlab.nodes.shaping.keys import Network
 from storlab.probes.base import Probe
 from storlab.registry import node_kinds, probe_types, workload_types
 from storlab.study.cells import HOST, Cell, CrashCheck, Load, Target
-from storlab.study.factors import Factor
+from storlab.study.factors import Factor, Level
 from storlab.study.machines import read_machines
 from storlab.study.messages import explain, nearest, no_level, unknown
 from storlab.study.read_stacks import StackReader
@@ -62,7 +62,12 @@ def expand(source: Source, factors: Sequence[Factor], used: set[str]) -> Iterato
 
     ``used`` gathers the names of the factors and parameters that something refers to.
     """
-    combinations = itertools.product(*(factor.levels for factor in factors))
+    rules = source.study.exclude
+    combinations = (
+        levels
+        for levels in itertools.product(*(factor.levels for factor in factors))
+        if not any(_matches(rule, factors, levels) for rule in rules)
+    )
     for number, levels in enumerate(combinations, start=1):
         words = {name: Word(value, ("parameters", name)) for name, value in source.study.parameters.items()}
         words |= {factor.name: Word(level.value, level.origin) for factor, level in zip(factors, levels, strict=True)}
@@ -72,6 +77,11 @@ def expand(source: Source, factors: Sequence[Factor], used: set[str]) -> Iterato
         used |= reader.substitution.used
         if cell is not None:
             yield cell
+
+
+def _matches(rule: Mapping[str, Sequence[str]], factors: Sequence[Factor], levels: Sequence[Level]) -> bool:
+    labels = {factor.name: level.label for factor, level in zip(factors, levels, strict=True)}
+    return all(labels.get(factor) in several for factor, several in rule.items())
 
 
 def _words_of(trial: Trial | None) -> dict[Path, set[str]]:

@@ -32,7 +32,7 @@ from storlab.nodes.kind import NodeKind
 from storlab.nodes.settings import Settings
 from storlab.nodes.shaping.keys import Tcp
 from storlab.registry import node_kinds, own_keys
-from storlab.study.questions import Claim, Compare, Label, Objective
+from storlab.study.questions import Claim, Compare, Label, Objective, SomeLevels
 
 HOST = "host"
 """This machine, as a node."""
@@ -330,6 +330,9 @@ class StudyFile(Model):
         default_factory=dict,
         description='What varies: { levels = [...] }, { levels = "{parameter}" }, or a table of name = value or stack, '
         "in which levels may say which of the names are run.",
+    )
+    exclude: tuple[Annotated[dict[OwnName, SomeLevels], Field(min_length=1)], ...] = Field(
+        (), description='Combinations that are left out: each { aio = "native", cache = ["writeback", "unsafe"] }.'
     )
     nodes: dict[Name, dict[OwnName, Tree]] = Field(
         default_factory=dict, description="By default this machine, named host."

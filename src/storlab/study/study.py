@@ -94,10 +94,10 @@ class Study:
         """
         if compare.factor is not None:
             return compare.factor
-        names = [factor.name for factor in self.factors]
+        names = [factor.name for factor in self.factors if factor.name not in (compare.at or {})]
         if self.sweeps and "compare" not in self.model.model_fields_set:  # of a single level there is nothing to ask
             several = (factor.name for factor in self.factors if len(factor.levels) > 1)
-            names = [name for name in several if name not in self.sweeps]
+            names = [name for name in several if name not in self.sweeps and name in names]
         return next((name for name in names if name not in self.sweeps), names[0] if names else None)
 
     def whole(self) -> Study | None:
@@ -209,6 +209,8 @@ def parse_study(
         check_questions(model, factors, levels, _possible(data, file), sweeps, report)
         refuse_if_any()
         cells = tuple(expand(Source(raw, model, levels, remember, report, Path(file).parent), factors, used))
+        if not cells and not problems:
+            report(("exclude",), "these leave no combination of levels: leave one of them out")
         check_cells(model, cells, report)
         refuse_if_any()
     except RecursionError:

@@ -191,6 +191,7 @@ WORDS: dict[type[Finding], Words] = {
     ),
     rounds.NoTrial: _no_trial,
     rounds.Unsupported: _unsupported,
+    rounds.Excluded: "the study has one of the two alone there.",
     rounds.NoMetric: _no_metric,
     rounds.OneSided: lambda f: f"{f.within or 'The cell'} is in {f.has} and not in {f.lacks}.",
     rounds.NotPaired: _not_paired,

@@ -59,6 +59,7 @@ def design_of(
         steady=study.model.repeat.until == "steady",
         silent=_silent(study, comparisons),
         machines={cell.number: hosts_of_all(cell.nodes) for cell in study.cells},
+        excluded=bool(study.model.exclude),
         objectives=tuple(
             ObjectiveSpec(asked.metric, asked.factor or study.sweeps[0], asked.limit, asked.above is None)
             for asked in study.model.slo
@@ -107,12 +108,17 @@ def _compared(study: Study, asked: Compare, factors: Mapping[str, tuple[str, ...
         metrics=asked.metrics,
         margin=asked.margin,
         native=asked.native,
+        only=dict(asked.at or {}),
     )
     swept = any(name in study.sweeps for name in factors if name != factor)
     if not swept or not asked.pooled or "within" in asked.model_fields_set:
         return (whole,)
     # A sweep's levels are points of a curve, and not as many questions: what is compared is compared over all of them.
-    fixed = {name: levels for name, levels in factors.items() if name != factor and name not in study.sweeps}
+    fixed = {
+        name: (whole.only[name],) if name in whole.only else levels
+        for name, levels in factors.items()
+        if name in whole.only or (name != factor and name not in study.sweeps)
+    }
     combinations = [dict(zip(fixed, levels, strict=True)) for levels in product(*fixed.values())]
     within = tuple(replace(whole, within=False, only=only) for only in combinations)
     return (*within, replace(whole, within=False)) if len(within) > 1 else within
