@@ -21,7 +21,7 @@ from storlab.tools.fio.operations import longest_gap, read_operations
 from storlab.tools.fio.output import parse_fio, read_report
 from storlab.workloads.fio.layout import files_of
 from storlab.workloads.fio.options import Job, Option, jobs_of, sections_of
-from storlab.workloads.fio.results import UNKNOWN_STARTS, phases_of, read_results
+from storlab.workloads.fio.results import UNKNOWN_STARTS, fell_short, phases_of, read_results
 from workloads import left
 
 FOUR_JOBS = ("--name=rand", "--ioengine=null", "--rw=randrw", "--bs=4k", "--size=8M", "--numjobs=4")
@@ -153,6 +153,12 @@ def test_a_load_that_did_less_than_it_was_asked_has_failed(tmp_path: Path, does:
     (tmp_path / "fio.json").write_bytes(ran.stdout[ran.stdout.index(b"{") :])
     with pytest.raises(TrialError, match=said) if said else contextlib.nullcontext():
         read_results(left(tmp_path), 0.1, jobs_of(sections_of(f"[a]\nrw=write\n{asked}")))
+
+
+def test_what_failed_and_was_passed_over_is_not_missing() -> None:
+    ran = jobs_of(sections_of("[a]\nrw=read\nsize=8M\ncontinue_on_error=all"))
+    assert fell_short(ran, {"bytes": 7 * 2**20, "errors": 0}, False).startswith("fio did 7 MiB of the 8 MiB")
+    assert fell_short(ran, {"bytes": 7 * 2**20, "errors": 256}, False) == ""
 
 
 def test_jobs_that_begin_apart_have_no_series_together(tmp_path: Path) -> None:

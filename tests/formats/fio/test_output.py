@@ -203,6 +203,10 @@ def test_operations_that_fio_passed_over_and_latencies_beyond_the_last_bin_are_t
     text = GROUP_TEXT.replace(b'"latency_depth"', b'"total_err" : 7, "first_error" : 5, "latency_depth"')
     measured = parse_fio(text, "x")
     assert values(measured)["errors"] == 7 and any("7 failed operations" in warning for warning in measured.warnings)
+    first = text.replace(b'"error" : 0', b'"error" : 5', 1)
+    assert values(parse_fio(first, "x"))["errors"] == 7, "fio says it of a job that went on, too"
+    with pytest.raises(CommandFailed, match="EROFS"):
+        parse_fio(text.replace(b'"error" : 0', b'"error" : 30', 1), "x")
     text = GROUP_TEXT.replace(b'"bins" : {', b'"bins" : {"17112760320" : 2,', 1)
     assert any("17.0 s or longer" in warning for warning in parse_fio(text, "x").warnings)
 

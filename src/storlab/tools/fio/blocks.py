@@ -95,6 +95,7 @@ class JobBlock(Struct, frozen=True):
     sys_cpu: Number
     job_runtime: Count | None = None
     total_err: Count | None = None
+    first_error: Count | None = None
     read: DirectionBlock | None = None
     write: DirectionBlock | None = None
     trim: DirectionBlock | None = None
@@ -204,6 +205,7 @@ class _Job(Struct, frozen=True):
     trim: _Direction | None = None
     mixed: _Direction | None = None
     total_err: Count | None = None
+    first_error: Count | None = None
     options: dict[str, Any] | None = msgspec.field(name="job options", default=None)
 
 
@@ -238,6 +240,7 @@ def _now(job: _Job, source: str, line: int) -> JobBlock:
         job.usr_cpu,
         job.sys_cpu,
         total_err=job.total_err,
+        first_error=job.first_error,
         options=untold(job.jobname) if job.options is None else job.options,
         **there,
     )

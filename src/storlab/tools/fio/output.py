@@ -202,6 +202,8 @@ def _job(block: JobBlock, name: str, phase: int, options: Mapping[str, object], 
         most = max(directions.values(), key=lambda direction: (direction.latency.n, direction.ios))
         directions = {OPERATIONS[engine]: replace(most, bytes=0)}
     run, sync = (block.job_runtime or 0) / 1000, NO_LATENCY
+    # Of what continue_on_error passed over, the first stands as the job's error, too (show_run_stats() in stat.c).
+    passed_over = bool(block.total_err) and block.error == block.first_error
     if block.sync is not None:
         sync = _fios(block.sync.lat_ns, f"job {name}: sync.lat_ns", source).counted(block.sync.total_ios)
     return Job(
@@ -213,7 +215,7 @@ def _job(block: JobBlock, name: str, phase: int, options: Mapping[str, object], 
         cpu_system=(block.sys_cpu or 0.0) / 100 * run,
         cpu_runtime=run,
         errors=int(block.error != 0) if block.total_err is None else block.total_err,
-        error=block.error,
+        error=0 if passed_over else block.error,
         percentile_list=str(options.get("percentile_list", "")),
     )
 

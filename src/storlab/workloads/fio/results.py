@@ -58,7 +58,8 @@ def fell_short(ran: Sequence[Job], totals: Mapping[str, float], ramped: bool) ->
     if not did and not (counts_only and totals.get("ios")):
         return "fio did no I/O"
     options = {plain(key) for job in ran for key in job.options}
-    wanted = work(ran) if not ramped and not options & _LESS_BYTES else None
+    passed_over = totals.get("errors")  # which move no bytes; they are counted
+    wanted = work(ran) if not ramped and not passed_over and not options & _LESS_BYTES else None
     if wanted is not None and wanted.longest is None and did < _ENOUGH * wanted.moved:
         return f"fio did {did / _MIB:.4g} MiB of the {wanted.moved / _MIB:.4g} MiB that it was asked for"
     longest = max((seconds for job in ran if (seconds := runtime(job.options)) is not None), default=0.0)
