@@ -26,6 +26,7 @@ PASSED_ON: dict[str, Callable[[bytes], bytes]] = {
     "quoted twice": lambda line: b">>" + line,
     "indented": lambda line: b"    " + line if line.strip() else line,
     "with time stamps": lambda line: b"2024-03-01T12:00:00.1234567Z " + line,
+    "by stern": lambda line: b"\x1b[36mfio-7d9c\x1b[0m \x1b[36mload\x1b[0m " + line,
     "by syslog": lambda line: b"Mar  1 12:00:00 host run[12]: " + line,
     "coloured": lambda line: b"\x1b[32m" + line + b"\x1b[0m\r",
 }

@@ -51,7 +51,8 @@ _FORMS = tuple(
         rb"(?P<label>\[(?:std(?:out|err)|(?=[^\]\n]{0,255}[\d/:])[\w./:@-]{1,255})\])" + _END,  # kubectl logs --prefix
     )
 )
-_HOST = re.compile(rb"\s*(?P<label>[\w.-]{1,255}): ")
+_HOST = re.compile(rb"\s*(?P<begin>[\w.-]{1,255}:) ")
+_POD = re.compile(rb"\s*(?P<begin>[a-z0-9][a-z0-9.]{0,200}-[a-z0-9.-]{1,52} [a-z0-9][a-z0-9-]{0,62}) ")
 
 
 @cache
@@ -75,7 +76,7 @@ def peeled(text: bytes) -> Iterator[bytes]:
         if (form := next((form for form in _forms() if _stands(form, shown)), None)) is not None:
             shown = form.sub(b"\n", shown)
         elif (host := _host(shown)) is not None:
-            shown = re.sub(rb"\n" + re.escape(host) + rb":(?: |(?=\n|\Z))", b"\n", shown)
+            shown = re.sub(rb"\n" + re.escape(host) + rb"(?: |(?=\n|\Z))", b"\n", shown)
         else:
             return
         yield shown[1:]
@@ -121,13 +122,15 @@ def _labels(form: re.Pattern[bytes], text: bytes) -> list[bytes]:
 
 
 def _host(text: bytes) -> bytes | None:
-    """The host that pdsh and its like name before lines: before each, for tools begin lines of their own so."""
-    first = _HOST.match(text)
-    if first is None:
-        return None
-    begin = first["label"] + b":"
+    """What names the host before lines, as pdsh does, or the pod and container, as stern does: before each line, for
+    tools begin lines of their own so.
+    """
     lines = [line for line in text.split(b"\n") if line.strip()]
-    return first["label"] if len(lines) > 1 and all(line.startswith(begin) for line in lines) else None
+    for form in (_HOST, _POD):
+        first = form.match(text)
+        if first is not None and len(lines) > 1 and all(line.startswith(first["begin"]) for line in lines):
+            return first["begin"]
+    return None
 
 
 Found = TypeVar("Found")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from itertools import compress, pairwise
+from itertools import pairwise
 from pathlib import PurePosixPath
 
 import polars as pl
@@ -14,7 +14,7 @@ import polars as pl
 from storlab.base.errors import ParseError
 from storlab.base.text import grouped, printable
 from storlab.base.units import parse_size, size_text
-from storlab.measurements import Measurements
+from storlab.measurements import SERIES_COLUMNS, Measurements
 from storlab.tools.fio.blocks import DirectionBlock, JobBlock, Root
 from storlab.tools.fio.declared import declared
 from storlab.tools.fio.document import Document
@@ -96,8 +96,10 @@ def json_parts(documents: Sequence[Document], broken: Sequence[ParseError], sour
     """
     ours = [each for each in documents if jobs_of(each.root)]
     once = _once(ours)
-    runs = _last_of_each_run(once)
-    parts = [part for run in runs or documents for part in _parts(_without_chatter(run), source)]
+    runs = _of_each_run(once)
+    read = [(run, list(_parts(_without_chatter(run[-1]), source))) for run in runs or [[each] for each in documents]]
+    sampled = [(run, _sampled(run, own)) for run, own in read]
+    parts = [part for _, own in sampled for part in own]
     said = [
         f"line {error.line}: {str(error).removeprefix(f'{error.source}:{error.line}: ')}; that document is left out"
         for error in broken
@@ -106,8 +108,8 @@ def json_parts(documents: Sequence[Document], broken: Sequence[ParseError], sour
     said += [f"line {line}: JSON that is no result of fio is left out" for line in others]
     if len(ours) > len(once):
         said.append(said_of_copies(len(ours) - len(once)))
-    if len(once) > len(runs):
-        said.append(said_of_status(len(once) - len(runs)))
+    if unused := sum(len(run) - 1 for run, own in sampled if not own or own[0].measured.series.is_empty()):
+        said.append(said_of_status(unused))
     return [parts[0].warned(*said, first=True), *parts[1:]]
 
 
@@ -146,10 +148,57 @@ def _once(documents: Sequence[Document]) -> list[Document]:
     return kept
 
 
-def _last_of_each_run(documents: Sequence[Document]) -> list[Document]:
-    """Without those that fio wrote while their run went on: the counts in them are of the next one, too."""
-    ended = [not _goes_on(earlier.root, later.root) for earlier, later in pairwise(documents)]
-    return [*compress(documents, ended), *documents[-1:]]
+def _of_each_run(documents: Sequence[Document]) -> list[list[Document]]:
+    """The last of a run is its report. Those that fio wrote while it went on come first: their counts are in it."""
+    runs: list[list[Document]] = []
+    for each in documents:
+        if runs and _goes_on(runs[-1][-1].root, each.root):
+            runs[-1].append(each)
+        else:
+            runs.append([each])
+    return runs
+
+
+def _sampled(run: Sequence[Document], parts: Sequence[Part]) -> Sequence[Part]:
+    """With the rates between its reports as series, unless it has some of another kind, or its jobs did not all run at
+    once. A last interval that is far shorter than the others says nothing.
+    """
+    if len(run) < 2 or len(parts) != 1 or parts[0].status != "done" or LOGS in parts[0].measured.facts:
+        return parts
+    if not parts[0].measured.series.is_empty():
+        return parts
+    counts = [_counted(each.root) for each in run]
+    times = [0.0, *(max(_lasted(jobs_of(each.root)).values(), default=0.0) for each in run)]
+    steps = [after - before for before, after in pairwise(times)]
+    if steps[-1] < max(steps) / 2:
+        counts, steps = counts[:-1], steps[:-1]
+    rows = [
+        (None, name, times[at + 1], (counts[at].get(name, 0) - (counts[at - 1].get(name, 0) if at else 0)) / step, unit)
+        for name, unit in {name: unit for name, unit in _UNITS.items() if counts[-1].get(name)}.items()
+        for at, step in enumerate(steps)
+        if step > 0
+    ]
+    return [parts[0].with_found(series=pl.DataFrame(rows, schema=SERIES_COLUMNS, orient="row"))]
+
+
+_WAYS = ("read", "write", "trim")
+_UNITS = {
+    f"{way}{name}": unit
+    for name, unit in (("bandwidth", "B/s"), ("iops", "1/s"))
+    for way in ("", "read.", "write.", "trim.")
+}
+
+
+def _counted(root: Root) -> dict[str, int]:
+    """Bytes and operations so far, by the names of their rates."""
+    found: dict[str, int] = {}
+    for job in jobs_of(root):
+        for name, way in zip(_WAYS, _directions(job), strict=False):
+            if way is not None:
+                for each in ("", f"{name}."):
+                    found[f"{each}bandwidth"] = found.get(f"{each}bandwidth", 0) + way.io_bytes
+                    found[f"{each}iops"] = found.get(f"{each}iops", 0) + way.total_ios
+    return found
 
 
 def _goes_on(earlier: Root, later: Root) -> bool:
