@@ -9,6 +9,7 @@ import pytest
 from tools.readers_reference import reference
 
 from attacks.odd_files import bounded
+from storlab import open_run
 from storlab.base.errors import ParseError
 from storlab.tools.importer import Part, importer_of
 from storlab.tools.kinds import reader_kinds, reader_names, signatures_in
@@ -213,6 +214,37 @@ def test_text_of_any_tool_is_imported_by_patterns_and_is_read_again_by_the_repor
     ):
         ran = call("import", "text", "a.txt", *words, "--out", "none")
         assert ran.status == 2 and says in ran.message and not Path("none").exists(), ran.message
+
+
+STUDY = """
+title = "Synchronous writes by dd"
+stack = [{ layer = "directory" }]
+probes = {}
+
+[workload.writes]
+command = { run = "dd if=/dev/zero of={target}/f bs=64K count=4 oflag=dsync", reads = "dd" }
+
+[workload.own]
+command = { run = "echo read: 1000 ops/s, avg 250 us", reads = "own.toml" }
+"""
+
+
+def test_a_study_runs_tools_and_reads_them_and_refuses_a_reader_that_cannot_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("study.toml").write_text(STUDY)
+    Path("own.toml").write_text(OWN.read_text().replace("better =", "beter ="))
+    refused = call("plan", "study.toml")
+    assert refused.status == 2 and "own.toml: line 8: metrics.0.beter: this key is unknown" in refused.message
+    assert "study.toml: line 10: workload.own.command.reads: " in refused.message
+    shutil.copy(OWN, "own.toml")
+    ran = call("run", "study.toml", "--rounds", "1", "--out", "run", "--quiet", "--shared")
+    assert ran.status in (0, 1), ran.message
+    found = {(row["source"], row["metric"]): row["value"] for row in open_run("run").metrics.iter_rows(named=True)}
+    assert found["writes", "bytes"] == 4 * 65536 and 0 < found["writes", "time"] < found["writes", "elapsed"]
+    assert found["writes", "bandwidth"] == pytest.approx(found["writes", "bytes"] / found["writes", "time"])
+    assert (found["own", "read.rate"], found["own", "read.latency.mean"]) == (1000.0, 250e-6)
 
 
 def test_what_is_not_recognised_is_told_the_ways_that_there_are(tmp_path: Path) -> None:

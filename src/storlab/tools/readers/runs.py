@@ -152,10 +152,13 @@ def _kept(reader: Reader, blocks: Mapping[str, Sequence[Sequence[Row]]]) -> tupl
     rows: dict[str, list[Row]] = {}
     said: dict[str, None] = {}
     for name, each in blocks.items():
-        if (why := reader.tables[name].drop_first) and len(each) > 1:
-            said[f"the first of {len(each)} reports is left out: {why}"] = None
-            each = each[1:]
-        rows[name] = [row for block in each for row in block]
+        alike = list(
+            grouped((tuple(block[0].fields), block) for block in each).values()
+        )  # a report may be several tables
+        if (why := reader.tables[name].drop_first) and (most := max(map(len, alike), default=0)) > 1:
+            said[f"the first of {most} reports is left out: {why}"] = None
+            alike = [of[1:] if len(of) > 1 else of for of in alike]
+        rows[name] = [row for of in alike for block in of for row in block]
     return rows, list(said)
 
 
