@@ -36,6 +36,7 @@ from storlab.study.schema import (
 from storlab.workloads.bonnie import Files
 from storlab.workloads.command import Expectation, MetricRule
 from storlab.workloads.files.options import Choice, Directories, FileSizes
+from storlab.workloads.limits import IoMax, Limits
 from storlab.workloads.posix.workload import Pjdfstest
 from tools.study_reference_text import AFTER_EACH, BEFORE_EACH, END, EXAMPLES, START
 
@@ -120,6 +121,14 @@ def _parts() -> Iterator[str]:
             yield "### Data sets\n"
             yield f"{purpose(DataSet)}\n"
             yield from table(DataSet)
+        if heading == "Workloads":
+            yield "### Limits\n"
+            yield f"{purpose(Limits)}\n"
+            yield from table(Limits)
+            yield "Keys of `io_max`:\n"
+            yield from table(IoMax)
+            yield from _example("limits")
+            yield AFTER_EACH["limits"]
     yield END
 
 

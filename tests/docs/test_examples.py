@@ -33,6 +33,7 @@ GUESTS = [
         "encryption",
         "slow-disk",
         "dirty-limits",
+        "io-limits",
         "raid-levels",
         "shaped-network",
         "shares",

@@ -14,6 +14,7 @@ from storlab.study.chains import MAIN, Chain, Chains, Declared, continued, in_or
 from storlab.study.layout import Layout, Unit, layout
 from storlab.study.schema import HOST, NodeGroup, Trial
 from storlab.workloads.base import Workload
+from storlab.workloads.limits import Limits
 
 __all__ = ["HOST", "MAIN", "Cell", "Load", "Target", "node_names"]
 
@@ -31,7 +32,8 @@ class Load:
     """One workload of a cell and what it runs on.
 
     ``same_files``: nodes that share a directory use the same files in it, and not each a folder of its own.
-    ``verifies``: it looks at the directory after the loads, and is measured by nothing but what it finds.
+    ``verifies``: it looks at the directory after the loads, and is measured by nothing but what it finds. ``limits``:
+    what it may take on each node, if that is limited.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Load:
     on: tuple[Target, ...]
     same_files: bool = False
     verifies: bool = False
+    limits: Limits | None = None
 
     def declares(self) -> tuple[MetricSpec, ...]:
         return self.workload.verifies() if self.verifies else self.workload.declares()

@@ -225,7 +225,7 @@ def _without_cloning(cell: Cell) -> tuple[str, ...]:
     """All else that is measured in this cell."""
     layers = [(link.layer, {"clone"} if isinstance(link.layer, DatabaseLayer) else None) for link in _links(cell)]
     stacks = [f"{layer.layer} {layer.model_dump_json(exclude=apart)}" for layer, apart in layers]
-    return (*stacks, *(f"{load.name} {load.workload.model_dump_json()}" for load in cell.loads))
+    return (*stacks, *(f"{load.name} {load.workload.model_dump_json()} {load.limits}" for load in cell.loads))
 
 
 def _check_devices(cells: Sequence[Cell], report: Report) -> None:

@@ -15,6 +15,7 @@ from storlab.nodes.shaping.keys import Network
 from storlab.registry import layer_types, node_kinds, probe_types, workload_types
 from storlab.study.schema import NAME, WORD, PowerCuts, StudyFile, Trial, group_model
 from storlab.workloads.base import Workload
+from storlab.workloads.limits import Limits
 
 Schema = dict[str, Any]
 
@@ -47,7 +48,8 @@ def json_schema() -> Schema:
     kinds = {kind: _add(definitions, cls) for kind, cls in workload_types().items()}
     nodes = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
     files = {"anyOf": [{"enum": ["own", "same"]}, _WORD]}
-    definitions["Workload"] = {**_one_of(kinds), "properties": {**kinds, "on": nodes, "shared_files": files}}
+    own = {"on": nodes, "shared_files": files, "limits": {"anyOf": [_add(definitions, Limits), _WORD]}}
+    definitions["Workload"] = {**_one_of(kinds), "properties": {**kinds, **own}}
     definitions["Precondition"] = _one_of(kinds)
     able = [kind for kind, cls in workload_types().items() if cls.verifies is not Workload.verifies]
     properties["workload"] |= {"additionalProperties": _ref("Workload"), **_names(NAME.pattern)}

@@ -35,6 +35,7 @@ from storlab.study.schema import (
 from storlab.study.substitution import Substitution, Word
 from storlab.study.toml_text import Path
 from storlab.workloads.base import PLACE_WORDS, ReadInput, Witness, Workload, words_in
+from storlab.workloads.limits import Limits
 
 Report = Callable[[Path, str], None]
 
@@ -303,8 +304,13 @@ class CellReader:
         twice = [target.group for target in targets if [each.group for each in targets].count(target.group) > 1]
         if twice:
             self.problem((*path, "on"), f"the load runs twice on the nodes {twice[0]}: write a workload for each chain")
+        asked = tree.pop("limits", None)
+        limits: Limits | None = None if asked is None else self.model(Limits, asked, (*path, "limits"))
         workload = self.one_of(tree, path)
-        return None if workload is None else Load(name, workload, tuple(targets), same == "same")
+        if workload is None:
+            return None
+        limits = limits if limits is not None and limits.model_dump(exclude_none=True) else None  # {} is a level, too
+        return Load(name, workload, tuple(targets), same == "same", limits=limits)
 
     def target(self, text: str, groups: Mapping[str, NodeGroup], path: Path) -> Target:
         """``vm``, or ``vm:share``: a further chain of these nodes."""

@@ -147,6 +147,8 @@ def group_needs(cell: Cell, name: str) -> Needs:
     shape = [cell.network.needs()] if cell.network is not None and cell.networked(name) else []
     if name in cell.nodes and cell.nodes[name].settings:
         shape.append(Needs(root="settings of the kernel"))
+    if any(load.limits is not None and name in load.groups for load in cell.yielding):
+        shape.append(Needs(root="limits of loads"))
     layers = (layer.needs() for layer in cell.layers_on(name))
     return together([*layers, *shape, *(workload.needs() for workload in workloads), *probes])
 

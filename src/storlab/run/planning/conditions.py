@@ -18,7 +18,7 @@ from storlab.study.layout import Unit, key_of
 from storlab.workloads.command import CommandWorkload
 
 _NOT_HOW = {"keep", "once"}
-_SHAPES = ("network", "tcp")  # facts of no layer
+_SHAPES = ("network", "tcp", "limits")  # facts of no layer
 
 
 def seen_in(records: Iterable[TrialRecord], cells: Mapping[int, Cell]) -> Seen:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -50,6 +51,9 @@ _AFTERMATH = 0.5  # s: a load may end well of what is lost, before word of that 
 _LEAD = 0.02  # s, at least, from the decision to the start
 _LEAD_PER_COMMAND = 0.01
 _LEAD_PER_ROUND_TRIP = 20
+_LEAD_OF_LIMITS = 0.5
+Limiting = Callable[[str | None], Awaitable[None]]
+"""Limits what runs in a cgroup."""
 
 
 class Work(Protocol):
@@ -92,29 +96,39 @@ def skew_error(names: Sequence[str], clocks: Mapping[str, Clock]) -> float:
 
 
 async def start_together(
-    starts: Sequence[tuple[Node, Launch]], clocks: Mapping[str, Clock], span: LoadSpan, *, count: bool = False
+    starts: Sequence[tuple[Node, Launch]],
+    clocks: Mapping[str, Clock],
+    span: LoadSpan,
+    *,
+    count: bool = False,
+    limits: Mapping[int, Limiting] = MappingProxyType({}),
 ) -> list[Process]:
     """Prepare every command on its node and agree on an instant at which all of them, and ``span``, begin.
 
     One that is alone has nobody to wait for: it begins as soon as it can. With ``count``, it is known what the
-    processes of each did.
+    processes of each did. ``limits``, by number of a start, are set while it waits for its instant.
     """
     round_trip = 2 * max(clock.error for clock in clocks.values())
     lead = _LEAD + _LEAD_PER_COMMAND * len(starts) + _LEAD_PER_ROUND_TRIP * round_trip
-    alone = len(starts) == 1
+    alone = len(starts) == 1 and not limits
+    lead += (_LEAD_OF_LIMITS + _LEAD_PER_ROUND_TRIP * round_trip) * bool(limits)
     span.began = instant = time.monotonic() + (0.0 if alone else lead)
 
-    async def start(node: Node, launch: Launch) -> Process:
+    async def start(number: int, node: Node, launch: Launch) -> Process:
         at = None if alone else instant + clocks[node.name].offset
         process = await node.start(
             launch.argv, env=launch.env, cwd=launch.cwd, stdout_file=launch.stdout, start_at=at, count=count
         )
         started.append(process)
+        if number in limits:
+            await limits[number](process.cgroup)
+            if time.monotonic() > instant:
+                raise TrialError(f"node {node.name}: its load began before it was limited: the node answers too slowly")
         return process
 
     started: list[Process] = []
     try:
-        return await all_of(*(start(*each) for each in starts))
+        return await all_of(*(start(number, *each) for number, each in enumerate(starts)))
     except BaseException:
         await to_its_end(end_all(started))  # those that did start must not run on alone
         raise
@@ -188,12 +202,13 @@ async def measure(
     span: LoadSpan,
     work: Work | None = None,
     midway: Sequence[Midway] = (),
+    limits: Mapping[int, Limiting] = MappingProxyType({}),
 ) -> TrialRecord:
     """Run all workloads at once; ``subjects`` and ``nodes`` by name: all that belong to the trial, loads or no.
 
     The record with what was seen of them; raw files go below ``folder``, as far as ``allowance`` reaches. ``span`` gets
-    when they ran; ``midway`` happens while they do. How each command ended is recorded, not judged: its workload's
-    parser knows what a failure is.
+    when they ran; ``midway`` happens while they do; ``limits`` are of places by number. How each command ended is
+    recorded, not judged: its workload's parser knows what a failure is.
     """
     probes = {**probes, BACKING.kind: BACKING}
     machines = {name: node.machine for name, node in nodes.items()}
@@ -205,7 +220,7 @@ async def measure(
     starts = [(place.node, await _launch(load, place, work)) for load, place in places]
     async with _watched(probes, watched, nodes, folder):
         count = any(probe.counts_loads for probe in probes.values())
-        commands = await start_together(starts, clocks, span, count=count)
+        commands = await start_together(starts, clocks, span, count=count, limits=limits)
         try:
             async with _midway(midway, clocks, span) as changes:
                 if work is None:

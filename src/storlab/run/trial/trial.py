@@ -31,6 +31,7 @@ from storlab.run.planning.wants import named_files
 from storlab.run.session import Session
 from storlab.run.trial.commands import TEMPORARY, make_folders, make_own, prove_written, reach, run_commands, settle
 from storlab.run.trial.fetch import Allowance, fetch_folder, forget_attempt, keep_exit
+from storlab.run.trial.limits import limiting
 from storlab.run.trial.measure import (
     LoadSpan,
     compare_clocks,
@@ -368,8 +369,9 @@ class TrialRun:
         # In slices, only those that can tell what is a load's own while others take turns with it.
         probes = {name: probe for name, probe in self.cell.probes.items() if work is None or probe.in_slices}
         midway = [each for part in self.built.parts.values() for each in await part.stack.midway()]
+        limits = await limiting(places, self.facts)
         record = await measure(
-            record, places, probes, subjects, nodes, self.folder, self.allowance, self.span, work, midway
+            record, places, probes, subjects, nodes, self.folder, self.allowance, self.span, work, midway, limits
         )
         if work is not None:
             self.warnings += work.warnings()
