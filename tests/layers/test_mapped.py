@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -23,6 +25,7 @@ from storlab.layers.block.identity import identify
 from storlab.layers.block.targets import DmLayer, parse_table
 from storlab.layers.fs.mkfs import filesystem_uuid
 from storlab.layers.resources import Disk
+from storlab.nodes.node import Exit, Node
 from storlab.run.recovery.undoing import undo_table
 
 from .pair import Crossed, End, Pair, open_shop
@@ -408,27 +411,21 @@ async def test_a_cache_takes_what_its_mode_says(pair: Pair, mode: str) -> None:
 
 
 @guests
-@pytest.mark.parametrize("registered", [None, (), (1,), (0,), (0, 1)])
-async def test_a_cache_is_gone_wherever_its_set_up_was_killed(pair: Pair, registered: tuple[int, ...] | None) -> None:
-    """``None``: before anything was written; else which of the disks the kernel knows."""
+@pytest.mark.parametrize("registered", [0, 1], ids=["disk", "cache"])
+async def test_a_cache_of_which_the_kernel_knows_half_is_stopped_by_its_uuid_alone(pair: Pair, registered: int) -> None:
     async with left_clean(pair):
-        disks = await disks_for(pair, "64M", "48M", ours=False)
-        nonce = "1" * 32
-        run = pair.server.node.run
-        if registered is not None:
-            both = ("-B", disks[0].path, "-C", disks[1].path)
-            await run(["make-bcache", "--cset-uuid", filesystem_uuid(RUN, nonce), "--bucket", "64k", *both])
-        await run(["modprobe", "bcache"])
-        for at in registered or ():
-            await pair.server.output(f"echo {disks[at].path} > /sys/fs/bcache/register")
-        assert await stop_set(pair.server.node, run=RUN, nonce="0" * 32) is None
-        assert (await stop_set(pair.server.node, run=RUN, nonce=nonce) is not None) == bool(registered)
+        disks, nonce, node = await disks_for(pair, "64M", "48M", ours=False), "1" * 32, pair.server.node
+        both = ("-B", disks[0].path, "-C", disks[1].path)
+        await node.run(["make-bcache", "--cset-uuid", filesystem_uuid(RUN, nonce), "--bucket", "64k", *both])
+        await pair.server.output(f"modprobe bcache; echo {disks[registered].path} > /sys/fs/bcache/register")
+        assert await stop_set(node, run=RUN, nonce="0" * 32) is None
+        assert await stop_set(node, run=RUN, nonce=nonce) is not None
         for disk in disks:
-            assert await forget_superblock(pair.server.node, device=disk.path, run=RUN, nonce="0" * 32) is None
-            assert (await forget_superblock(pair.server.node, device=disk.path, run=RUN, nonce=nonce) is None) == (
-                registered is None
-            )
-        assert await pair.server.output(f"wipefs --noheadings {disks[0].path} {disks[1].path}; {CACHED}") == ""
+            assert await forget_superblock(node, device=disk.path, run=RUN, nonce="0" * 32) is None
+            assert await forget_superblock(node, device=disk.path, run=RUN, nonce=nonce) is not None
+        assert (
+            await pair.server.output(f"wipefs --noheadings {disks[0].path}; wipefs --noheadings {disks[1].path}") == ""
+        )
 
 
 @guests
@@ -562,3 +559,45 @@ def test_what_dmsetup_prints_of_checksums_is_read_and_rubbish_is_nothing() -> No
     assert integrity.parse_status("0 2048 integrity 1 2048 -\n") == {"mismatches": 1, "size": 2048}
     assert integrity.parse_status("0 2048 integrity 0 2048 8")["recalculated"] == 8
     assert integrity.parse_table("0 8 linear 7:0 0") == integrity.parse_status("rubbish") == {}
+
+
+KILLED: tuple[dict[str, Any], ...] = (
+    {"layer": "crypt"},
+    {"layer": "bcache", "cache": "d", "bucket": "64k"},
+    {"layer": "integrity", "state": "wiped"},
+    {"layer": "verity", "hashes": "d"},
+)
+
+
+@guests
+@pytest.mark.parametrize("keys", KILLED, ids=lambda keys: keys["layer"])
+async def test_whatever_command_a_kill_follows_nothing_of_it_stays(pair: Pair, keys: dict[str, Any]) -> None:
+    class KilledHere(BaseException):
+        pass
+
+    run, left = Node.run, 0
+
+    async def killed_after(node: Node, *args: Any, **options: Any) -> Exit:
+        nonlocal left
+        ended = await run(node, *args, **options)
+        left -= 1
+        if not left:
+            raise KilledHere
+        return ended
+
+    async with left_clean(pair):
+        found = await disks_for(pair, "48M", "40M", ours=False)
+        disks = [replace(disk, device=await identify(pair.server.node, disk.path)) for disk in found]
+        below = len(pair.server.journal)
+        for steps in itertools.count(1):
+            left = steps
+            with mock.patch.object(Node, "run", killed_after), contextlib.suppress(KilledHere):
+                await set_up(pair, keys, *disks)
+            for name, arguments in reversed(pair.server.journal[below:]):
+                await undo_table()[name].function(pair.server.node, **arguments)
+            del pair.server.journal[below:]
+            stays = (f"wipefs --noheadings {disk.path}" for disk in disks)
+            assert (await mapped(pair), await pair.server.output(f"{'; '.join(stays)}; {CACHED}")) == ("control", "")
+            if left > 0:  # it took fewer commands
+                break
+        assert steps > 3
