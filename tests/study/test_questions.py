@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from laboratory.samples import sample
 from laboratory.studies import parsed
 from storlab.base.errors import StudyError
 from storlab.run.planning.metrics import foreseen, refuse_unknown_metrics
-from storlab.study.questions import read_expected
+from storlab.study.questions import Claim, read_expected
 from storlab.study.study import Study
 
 HEAD = sample(__file__, "cases/claim.toml")
@@ -207,3 +209,19 @@ def test_a_comparison_may_be_of_one_load_alone() -> None:
     refuse_unknown_metrics(study)
     asked = [(item.question.metric, item.question.within) for item in foreseen(study, {}) if not item.problem]
     assert asked == [(metric, {"case": case}) for case, metric in ties]
+
+
+@pytest.mark.parametrize(
+    ("keys", "title"),
+    [
+        ({"metric": "sync.latency.p99", "below": "10ms"}, "sync.latency.p99 below 10ms"),
+        ({"at": {"fs": "xfs"}, "between": [1, 2]}, "iops, fs=xfs between 1 and 2"),
+        (
+            {"left": {"fs": "xfs"}, "right": {"fs": "ext4"}, "expect": "more than 2x"},
+            "iops, fs=xfs against fs=ext4 more than 2x",
+        ),
+        ({"name": "It is fast.", "above": 1}, "It is fast."),
+    ],
+)
+def test_a_claim_without_a_name_is_called_what_it_says(keys: dict[str, Any], title: str) -> None:
+    assert Claim.model_validate(keys).title("iops") == title

@@ -107,7 +107,7 @@ class Claim(Model):
     Of two levels, by ``left``, ``right``, ``expect``; or of a metric's value, by ``below``, ``above``, ``between``.
     """
 
-    name: Prose = Field(min_length=1, max_length=300, description="The claim in one sentence.")
+    name: Prose = Field("", max_length=300, description="The claim in one sentence; by default made of the other keys.")
     source: Prose = Field("", max_length=300, description="Who says so, and where.")
     metric: Metric | None = Field(None, description="By default the primary metric.")
     left: Levels | None = Field(
@@ -161,6 +161,18 @@ class Claim(Model):
         if self.margin is not None and self.expect != "equivalent":
             raise ValueError('margin is for expect = "equivalent"; write "more than 1.1x" for a limit')
         return self
+
+    def title(self, primary: str) -> str:
+        """Its name, or what it says of the metric, which is the ``primary`` one unless it names another."""
+        if self.name:
+            return self.name
+        sides = " against ".join(", ".join(f"{name}={level}" for name, level in side.items()) for _, side in self.sides)
+        limits = {key: getattr(self, key) for key in _MEASURES}
+        ends = {
+            key: value if isinstance(value, tuple) else (value,) for key, value in limits.items() if value is not None
+        }
+        limit = "".join(f"{key} {' and '.join(map(str, each))}" for key, each in ends.items())
+        return f"{', '.join(filter(None, (self.metric or primary, sides)))} {self.expect or limit}"
 
     @property
     def range(self) -> tuple[str | float, str | float]:
@@ -250,7 +262,7 @@ def check_claims(
     names: set[str] = set()
     for index, claim in enumerate(claims):
         path: Path = ("claim", index)
-        if claim.name in names:
+        if claim.name and claim.name in names:
             report((*path, "name"), "this is claimed already")
         names.add(claim.name)
         for key, side in claim.sides:

@@ -52,7 +52,7 @@ def design_of(
         optional=limits.optional,
         rests=tuple(Rest(rest.cell, rest.after, rest.why) for rest in rests),
         partial=frozenset(cell.number for cell in study.cells if _leaves_out_a_warm_up(cell)),
-        claims=tuple(_claimed(claim, factors) for claim in claims_of(study)),
+        claims=tuple(_claimed(claim, factors, study.model.primary) for claim in claims_of(study)),
         emulated=emulated,
         sweeps=study.sweeps,
         loading=study.loading,
@@ -124,11 +124,11 @@ def _compared(study: Study, asked: Compare, factors: Mapping[str, tuple[str, ...
     return (*within, replace(whole, within=False)) if len(within) > 1 else within
 
 
-def _claimed(claim: Claim, factors: Mapping[str, tuple[str, ...]]) -> ClaimSpec:
+def _claimed(claim: Claim, factors: Mapping[str, tuple[str, ...]], primary: str) -> ClaimSpec:
     asked = dict.fromkeys(each for _, side in claim.sides for each in side.items())
     missing = [f"{name}={level}" for name, level in asked if level not in factors[name]]
     about = ClaimSpec(
-        claim.name,
+        claim.title(primary),
         claim.metric,
         left=claim.left or claim.at or {},
         right=claim.right or {},
