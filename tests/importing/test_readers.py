@@ -101,6 +101,17 @@ def test_output_that_is_cut_off_has_the_mean_of_its_intervals_and_says_so() -> N
         read("rados-bench", text[:60])
 
 
+def test_times_that_go_back_are_of_several_runs_and_names_stay_names() -> None:
+    text = text_of("rados-bench")
+    with pytest.raises(ParseError, match="metric bandwidth: its times go back: give each run a file of its own"):
+        read("rados-bench", text.replace(b"    3      16", b"    1      16"))
+    (part,) = read("sar", text_of("sar").replace(b"vda ", b"v" * 200 + b" "))
+    assert not any(name.startswith("v") for name in part.measured.totals())
+    many = b"".join(b"bench%d : 1.0 micros/op 5 ops/sec\n" % number for number in range(10_001))
+    with bounded(20), pytest.raises(ParseError, match="there are more than 10000 metrics"):
+        read("db-bench", many)
+
+
 def test_what_was_not_measured_is_absent_and_never_0() -> None:
     (part,) = read("iostat", text_of("iostat"))
     found = part.measured.totals()

@@ -9,13 +9,13 @@ from typing import Any, ClassVar, get_args
 import polars as pl
 
 from storlab.base.errors import ParseError
-from storlab.base.text import grouped
+from storlab.base.text import grouped, printable
 from storlab.base.units import shown
 from storlab.measurements import SERIES_COLUMNS, Measurements, metric_frame
 from storlab.metrics import Better, MetricSpec, Value
 from storlab.tools.importer import Importer, Part
 from storlab.tools.passed_on import readings
-from storlab.tools.readers.numbers import PICKED, filled
+from storlab.tools.readers.numbers import PICKED, filled, with_words
 from storlab.tools.readers.rules import WORD, Reader, built_in, made, reader_of, valid_name
 from storlab.tools.readers.runs import Got, Run, runs_of
 from storlab.tools.table.columns import UNITS, better_of, counts_per_second
@@ -71,9 +71,11 @@ def _parts(reader: Reader, run: Run) -> Iterator[Part]:
     words = {word for level in reader.factors.values() for word in WORD.findall(level)}
     told = grouped((tuple(got.words.get(word, "") for word in sorted(words)), got) for got in run.values)
     for own in told.values():
+        known = {word: printable(said) for word, said in own[0].words.items() if said}
         levels = {
-            factor: WORD.sub(lambda match, got=own[0]: got.words.get(match[1], ""), level)  # type: ignore[misc]
+            factor: with_words(level, known)
             for factor, level in reader.factors.items()
+            if set(WORD.findall(level)) <= known.keys()
         }
         named = {_without(got, words): got for got in own}
         yield Part(measured(run, named), levels, traits=run.settings)

@@ -26,6 +26,7 @@ PICKED: Mapping[str, Callable[[list[float]], float]] = {
 }
 GROUPED = re.compile(r"\s*[-+]?\d{1,3}(,\d{3})+(\.\d*)?([eE][-+]?\d+)?\s*")
 MOST = 1 << 20  # numbers of one metric
+_LONGEST = 100  # characters of a word in a name
 _UNWORD = re.compile(r"[^a-z0-9._-]+")
 _TIME = re.compile(
     r"(?:(?P<iso>\d{4}-\d\d-\d\d)|(?P<us>\d\d/\d\d/(?:\d{4}|\d\d)))?[T ]?"
@@ -56,9 +57,14 @@ class Row:
 
 
 def filled(name: str, words: Mapping[str, str]) -> str | None:
-    """A metric's name with its words put in; nothing where one of them is empty."""
+    """A metric's name with its words put in; nothing where one of them is empty, or no word."""
     said = {word: _UNWORD.sub("-", words.get(word, "").strip().lower()).strip("-") for word in WORD.findall(name)}
-    return WORD.sub(lambda match: said[match[1]], name) if all(said.values()) else None
+    sound = all(0 < len(each) <= _LONGEST for each in said.values())
+    return with_words(name, said) if sound else None
+
+
+def with_words(text: str, words: Mapping[str, str]) -> str:
+    return WORD.sub(lambda match: words[match[1]], text)
 
 
 def number_in(written: str, name: str, source: str, line: int | None = None) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 from statistics import fmean
 from xml.parsers import expat
 
@@ -20,6 +20,8 @@ from storlab.tools.readers.numbers import DAY, MOST, PICKED, Number, Row, filled
 from storlab.tools.readers.rules import Reader, Rule
 from storlab.tools.readers.trees import by_json, objects_of, plain, search, xml_tree
 from storlab.tools.table.columns import has_no_figure
+
+_MOST_METRICS = 10_000
 
 
 @dataclass(frozen=True)
@@ -105,11 +107,17 @@ def _run(
         for name, each in grouped((number.name, number) for number in islice(numbers, MOST)).items():
             timed = [(number.t, number.value) for number in each if number.t is not None]
             if len(timed) > 1:
-                series.setdefault(name, _since_the_start(timed, each[0].since))
+                samples = _since_the_start(timed, each[0].since)
+                if all(one < other for (one, _), (other, _) in pairwise(samples)):
+                    series.setdefault(name, samples)
+                elif rule.pick == "none":
+                    raise ParseError(f"metric {name}: its times go back: give each run a file of its own", source)
                 if rule.pick == "none":
                     only_sampled[name] = rule, each[0].words
             if rule.pick != "none" and name not in values and (value := _picked(rule, each, source)) is not None:
                 values[name] = Got(rule, name, each[0].words, value)
+        if len(values) > _MOST_METRICS:
+            raise ParseError(f"there are more than {_MOST_METRICS} metrics, so their names are none", source)
     lost = [name for name in only_sampled if name not in values]
     for name in lost:
         rule, words = only_sampled[name]
