@@ -167,11 +167,9 @@ class Claim(Model):
         if self.name:
             return self.name
         sides = " against ".join(", ".join(f"{name}={level}" for name, level in side.items()) for _, side in self.sides)
-        limits = {key: getattr(self, key) for key in _MEASURES}
-        ends = {
-            key: value if isinstance(value, tuple) else (value,) for key, value in limits.items() if value is not None
-        }
-        limit = "".join(f"{key} {' and '.join(map(str, each))}" for key, each in ends.items())
+        key = next((key for key in _MEASURES if getattr(self, key) is not None), "")
+        ends = self.between or (self.below, self.above)
+        limit = f"{key} {' and '.join(f'{end}'.removesuffix('.0') for end in ends if end is not None)}"
         return f"{', '.join(filter(None, (self.metric or primary, sides)))} {self.expect or limit}"
 
     @property
