@@ -1,8 +1,11 @@
-"""``storlab check``: one question about one directory, its verdict, and the exit status that says it to a script."""
+"""Questions of one command: ``storlab check``, whose exit status tells a script; and two builds of one program."""
 
 from __future__ import annotations
 
 import json
+import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -53,3 +56,34 @@ def test_what_can_not_be_checked_is_refused_before_anything_is_written(
     ran = call("check", *words)
     assert ran.status == 2 and message in ran.message
     assert not Path("runs").exists()
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """One that the users of loads can pass through, as a test's own is not."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+def test_two_builds_of_fio_are_levels_of_its_path_and_need_a_permission_each(open_folder: Path, here: None) -> None:
+    """What else the workload has (its checks, layout, metrics) is the same with either."""
+    debian, own = shutil.which("fio") or "fio", open_folder / "fio"
+    own.write_text(f'#!/bin/sh\necho ran >&2\nexec {debian} "$@"\n')
+    own.chmod(0o755)
+    Path("two.toml").write_text(
+        "title = 'Two builds'\nstack = [{ layer = 'directory' }]\n"
+        f"factors.build = {{ a = '{debian}', b = '{own}' }}\n"
+        "workload.w.fio = { path = '{build}', rw = 'randread', bs = 4096, size = '1M' }\n"
+    )
+    refused = call("run", "two.toml", "--quiet", "--shared", "--allow", f"code={debian}")
+    assert refused.status == 2 and f"--allow code={own}" in refused.message and not Path("runs").exists()
+    permitted = (f"--allow=code={debian}", f"--allow=code={own}")
+    ran = call("run", "two.toml", "--quiet", "--shared", "--rounds", "1", "--json", "--out", "run", *permitted)
+    assert ran.status == 0, ran
+    found = {each["levels"]["build"] for each in json.loads(ran.output)["summary"]["estimates"]}
+    assert found == {"a", "b"}
+    open_folder.chmod(0o700)
+    closed = call("run", "two.toml", "--quiet", "--shared", "--rounds", "1", *permitted)
+    assert closed.status == 2 and f"{own} can't be run" in closed.message
+    assert len([path for path in Path("run").rglob("*") if path.is_file() and b"ran\n" in path.read_bytes()]) == 1

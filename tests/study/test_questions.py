@@ -53,8 +53,8 @@ def test_a_claim_may_be_about_a_level_that_only_a_profile_has_or_a_number() -> N
     assert [len(study(claim, *chosen).cells) for chosen in ((), ("profile=full",))] == [2, 4]
     (read,) = study(claim, 'sizes=["1M"]').model.claim
     assert (read.left, read.right) == ({"bs": "64k"}, {"bs": "4k"}), "what the file itself has is no mistake"
-    (numbered,) = study('at = { bs = 4096 }\nbetween = [1, inf]\nmetric = "write.iops"\n').model.claim
-    assert numbered.at == {"bs": "4k"}
+    (numbered,) = study('at = { bs = 4096 }\nbetween = [1, inf]\nmetric = "write.iops"\n', "sizes=[4096]").model.claim
+    assert numbered.at == {"bs": "4096"}
 
 
 SLO = sample(__file__, "cases/objective.toml")

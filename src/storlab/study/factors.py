@@ -124,12 +124,17 @@ def _levels(name: str, tree: Any, report: Report, origin: Path | None = None) ->
 
 
 def label_of(value: Any) -> str:
-    """The name of a level that is a plain value: ``4096`` → ``4k``."""
+    """The name of a level that is a plain value, as it is written."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int) and abs(value) >= MAX_NUMBER:
         return "?" * (LABEL + 1)  # no label: Python refuses to print numbers of thousands of digits
-    return size_text(value) if isinstance(value, int) and value >= 4096 and value % 1024 == 0 else str(value)
+    return str(value)
+
+
+def _is_size(level: Level) -> bool:
+    """Whether it is a number of bytes, as far as anybody knows, which may be listed as ``4k`` as well."""
+    return type(level.value) is int and 0 < level.value < MAX_NUMBER and level.label == str(level.value)
 
 
 def _refuse_twice(levels: Sequence[Level], report: Report) -> None:
@@ -138,10 +143,11 @@ def _refuse_twice(levels: Sequence[Level], report: Report) -> None:
     for level in levels:
         # Two names for the same table or stack are an A/A comparison, which is a sound thing to ask for.
         value = None if isinstance(level.value, dict | list) else (type(level.value), level.value)
-        if level.label in labels:
+        size = size_text(level.value) if _is_size(level) else level.label
+        if level.label in labels or size in labels:
             report(level.origin, f"the level {shown(level.label)} is listed twice")
         elif value is not None and value in values:
             report(level.origin, f"the level {shown(level.label)} is the same as {shown(values[value])}")
-        labels.add(level.label)
+        labels |= {level.label, size}
         if value is not None:
             values.setdefault(value, level.label)

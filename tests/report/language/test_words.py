@@ -268,6 +268,8 @@ def test_loads_with_the_same_metric_are_told_apart_unless_they_are_levels() -> N
     one = Estimate(1, {}, "a", "write.iops", "IOPS", "higher", 1, 500, 500, None, None, None, None, 0.95)
     without = replace(SUMMARY, comparisons=())
     assert answer(without, [], [one, replace(one, source="b")]) == "write IOPS under a: 500 IOPS."
+    tail = replace(one, metric="write.latency.p99.9", unit="s", mean=0.25)
+    assert answer(without, [], [tail]) == "write latency p99.9: 250 ms."
     assert answer(without, [], [one]) == "write IOPS: 500 IOPS."
 
 

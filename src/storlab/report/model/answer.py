@@ -6,6 +6,7 @@ not decided is called so, and nothing is taken from means.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -129,9 +130,10 @@ def _described(summary: Summary, asked: Sequence[Estimate], name: str) -> str:
         return f"{name}: {', '.join(f'{of(e)} {_mean(e)}' for e in asked)}; described, not judged."
     low, high = min(asked, key=lambda e: e.mean), max(asked, key=lambda e: e.mean)
     said = f"{name}: from {_mean(low)} ({of(low)}) to {_mean(high)} ({of(high)})"
-    knees = [knee for knee in summary.knees if knee.level is not None]
+    knees = [knee for knee in summary.knees if knee.level is not None and knee.low is not None]
     if len(summary.knees) == len(knees) == 1:
-        said += f"; the knee is at {words.named(knees[0].factor, str(knees[0].level))}"
+        first, last = (words.named(knees[0].factor, str(end)) for end in (knees[0].low, knees[0].high))
+        said += f"; the knee is {f'at {first}' if first == last else f'between {first} and {last}'}"
     return words.stop(said)
 
 
@@ -141,7 +143,7 @@ def _mean(e: Estimate) -> str:
 
 def _name(metric: str, source: str = "") -> str:
     """ "write bandwidth", for "write.bandwidth"; "bytes per transaction under oltp", with the load ``oltp``."""
-    parts = metric.replace("_", ".").replace(".per-", ".per.").split(".")
+    parts = re.split(r"[._](?![0-9])", metric.replace(".per-", ".per."))
     name = " ".join("IOPS" if part == "iops" else part for part in parts)
     if not source:
         return name

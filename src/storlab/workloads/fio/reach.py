@@ -211,17 +211,19 @@ class RefusedOptions(UserError):
         self.option = option
 
 
-async def parse(node: Node, jobs: Jobs) -> None:
+async def parse(node: Node, jobs: Jobs, program: str = "fio") -> None:
     """Let fio parse all options of these jobs, which runs nothing. Raises ``RefusedOptions``."""
     # Each section has all that holds for it: what is global would hold for the jobs of other loads, too.
-    await parse_file(node, "\n".join(section(str(number), job.options) for number, job in enumerate(jobs, start=1)))
+    await parse_file(
+        node, "\n".join(section(str(number), job.options) for number, job in enumerate(jobs, start=1)), program
+    )
 
 
-async def parse_file(node: Node, lines: str) -> None:
+async def parse_file(node: Node, lines: str, program: str = "fio") -> None:
     # Any directory that exists will do: fio looks whether it does. Where it has to find out by itself whether the
     # processors' clocks agree, it takes twice the time.
     lines = lines.replace(TARGET, "/").replace("//", "/")
-    argv = ["fio", "--parse-only", "--directory=/", "--clocksource=clock_gettime", "-"]
+    argv = [program, "--parse-only", "--directory=/", "--clocksource=clock_gettime", "-"]
     ended = await node.run(argv, stdin=lines.encode(), check=False)
     said = (ended.stderr + ended.stdout).decode(errors="replace")
     if ended.signal is not None:
@@ -230,16 +232,16 @@ async def parse_file(node: Node, lines: str) -> None:
         raise RefusedOptions(complaint(said) or ended.describe(), bad_option(said))
 
 
-async def unknown_engines(node: Node, loads: Sequence[Jobs]) -> dict[str, str]:
+async def unknown_engines(node: Node, loads: Sequence[Jobs], program: str = "fio") -> dict[str, str]:
     """Engines that this fio doesn't have, and what to say of each: it looks for one only when a job starts."""
     named = [engine for engine in engines_of(job for jobs in loads for job in jobs) if is_built_in(engine)]
     if not named:
         return {}
-    listing = (await node.run(["fio", "--enghelp"], check=False)).stdout.decode(errors="replace")
+    listing = (await node.run([program, "--enghelp"], check=False)).stdout.decode(errors="replace")
     known = [line.strip() for line in listing.splitlines() if line.startswith(("\t", " "))]
     unknown = {}
     for engine in set(named) - set(known) if known else ():
-        asked = await node.run(["fio", f"--enghelp={engine}"], check=False)
+        asked = await node.run([program, f"--enghelp={engine}"], check=False)
         if b"not loadable" in asked.stderr + asked.stdout:
             unknown[engine] = f"this fio has no ioengine {engine}; it has {', '.join(known)}"
     return unknown

@@ -13,8 +13,8 @@ from typing import ClassVar, Self
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
-from storlab.base.errors import Unsupported, UserError
-from storlab.base.reach import LIBRARY, READS_FILE, Beside, Found, OwnName, Reach
+from storlab.base.errors import CommandFailed, Unsupported, UserError
+from storlab.base.reach import LIBRARY, READS_FILE, Beside, Found, OwnName, Program, Reach
 from storlab.base.text import is_whole
 from storlab.layers.resources import Dir, Disk, Resource
 from storlab.measurements import Measurements
@@ -52,8 +52,8 @@ class FioJob(BaseModel):
 
 
 class FioWorkload(Workload):
-    """Runs fio on the directory or disk. Every key other than jobs and job_file is an option of fio's, of those that
-    docs/reference/options.md lists."""
+    """Runs fio on the directory or disk. Every key other than jobs, job_file and path is an option of fio's, of those
+    that docs/reference/options.md lists."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
     __pydantic_extra__: dict[str, Option]
@@ -62,6 +62,7 @@ class FioWorkload(Workload):
     jobs: dict[OwnName, FioJob] = Field(
         default_factory=dict, description="Several jobs at once, each with options of its own."
     )
+    path: Program | None = Field(None, pattern="^/[^\\x00]+$", max_length=4095, description="An fio of your own.")
     job_file: Beside | None = Field(None, description="A native job file below the study's folder; used as it stands.")
 
     beyond: ClassVar[Mapping[str, Reach]] = {"ioengine": LIBRARY, reach.TRACE: READS_FILE}
@@ -104,7 +105,11 @@ class FioWorkload(Workload):
         return (Dir,) if fio_options.names_files(self._jobs()) else (Dir, Disk)
 
     def needs(self) -> Needs:
-        return Needs(programs=("fio",))
+        return Needs(programs=("fio",)) if self.path is None else Needs(paths=(self.path,))
+
+    @property
+    def _program(self) -> str:
+        return self.path or "fio"
 
     def resolve(self, read: ReadInput) -> Self:
         if self.job_file is None:
@@ -146,20 +151,24 @@ class FioWorkload(Workload):
 
     @classmethod
     async def unchecked(cls, node: Node, workloads: Sequence[Self]) -> list[Self]:
-        tables = [load for load in workloads if load._job_text is None]
+        tables = [load for load in workloads if load._job_text is None and load.path is None]
         refused = [tables[number] for number in await reach.refused(node, [load._jobs() for load in tables])]
-        return [load for load in workloads if load._job_text is not None or load in refused]
+        return [load for load in workloads if load not in tables or load in refused]
 
     async def check_node(self, node: Node) -> None:
         """Let fio itself parse the options, which runs nothing."""
         try:
             if self._job_text is None:
-                await reach.parse(node, self._jobs())
+                await reach.parse(node, self._jobs(), self._program)
             else:
-                await reach.parse_file(node, self._job_text)
+                await reach.parse_file(node, self._job_text, self._program)
         except reach.RefusedOptions as error:
             raise UserError(str(error), self._written(error.option)) from None
-        for message in (await reach.unknown_engines(node, [self._jobs()])).values():
+        except CommandFailed as error:
+            if self.path is None:
+                raise
+            raise UserError(f"{error}; everybody must be able to run it", (self.kind, "path")) from None
+        for message in (await reach.unknown_engines(node, [self._jobs()], self._program)).values():
             raise UserError(message)
 
     def _written(self, option: str) -> tuple[str, ...]:
@@ -236,7 +245,7 @@ class FioWorkload(Workload):
 
     async def _lay_out(self, place: RunContext) -> None:
         arguments = await self._job_arguments(place)
-        argv = ["fio", "--create_only=1", "--output-format=json+", "--output=layout.json", *arguments]
+        argv = [self._program, "--create_only=1", "--output-format=json+", "--output=layout.json", *arguments]
         ended = await place.node.run(argv, cwd=place.folder, check=False)
         if not ended.ok:
             from storlab.workloads.fio.results import raise_failure
@@ -247,7 +256,7 @@ class FioWorkload(Workload):
 
     async def launch(self, place: RunContext) -> Launch:
         arguments = await self._job_arguments(place)
-        return Launch(("fio", "--output-format=json+", "--output=fio.json", *arguments), cwd=place.folder)
+        return Launch((self._program, "--output-format=json+", "--output=fio.json", *arguments), cwd=place.folder)
 
     def unsliceable(self, later: str) -> str:
         if self.job_file is not None:
@@ -258,7 +267,7 @@ class FioWorkload(Workload):
         sections = sliced.sliced(self._sections(self._given(place), place.name), longest)
         job_file = "\n".join(fio_options.section(title, options) for title, options in sections)
         await place.node.write(f"{place.folder}/job.fio", self._filled(place, job_file).encode())
-        return Launch(("fio", "--output-format=json+", "--output=fio.json", "job.fio"), cwd=place.folder)
+        return Launch((self._program, "--output-format=json+", "--output=fio.json", "job.fio"), cwd=place.folder)
 
     @staticmethod
     def _filled(place: RunContext, job_file: str) -> str:
