@@ -14,6 +14,7 @@ from pydantic_core import PydanticUndefined
 
 from storlab.base.units import shown, size_text
 from storlab.layers.base import Crossing, Layer
+from storlab.layers.block.lvm_parts import Cache, Snapshots, Thin, Vdo
 from storlab.layers.block.queue_keys import Queue
 from storlab.layers.database.data_set import DataSet
 from storlab.layers.fs.image_base import BASE_HELP, Base
@@ -52,9 +53,10 @@ _INNER: dict[str, dict[str, type[BaseModel]]] = {
         "`size`, where it is a table": FileSizes,
         "each of the `choices` of `size`": Choice,
     },
+    "lvm": {"`thin`": Thin, "`vdo`": Vdo, "`cache`": Cache, "`snapshots`": Snapshots},
     "posix": {"`pjdfstest`": Pjdfstest},
 }
-"""Tables within the tables of workloads."""
+"""Tables within the tables of layers and workloads."""
 
 _TYPES = {
     "string": "text",

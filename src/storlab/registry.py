@@ -20,6 +20,7 @@ from storlab.layers.block.crypt import CryptLayer
 from storlab.layers.block.device import DeviceLayer, FillLayer
 from storlab.layers.block.integrity import IntegrityLayer
 from storlab.layers.block.loop import LoopLayer
+from storlab.layers.block.lvm import LvmLayer
 from storlab.layers.block.md import MdLayer
 from storlab.layers.block.targets import DmLayer
 from storlab.layers.block.verity import VerityLayer
@@ -75,7 +76,7 @@ T = TypeVar("T")
 
 _NODE_KINDS: tuple[type[NodeKind], ...] = (LocalKind, NetnsKind, SshKind, VmKind)
 _LAYERS: tuple[type[Layer], ...] = (
-    DirectoryLayer, FileLayer, LoopLayer, DeviceLayer, FillLayer, CryptLayer, DmLayer, MdLayer,
+    DirectoryLayer, FileLayer, LoopLayer, DeviceLayer, FillLayer, CryptLayer, DmLayer, LvmLayer, MdLayer,
     BcacheLayer, IntegrityLayer, VerityLayer,
     MkfsLayer, MountLayer, OverlayfsLayer,
     ImageCopyLayer, ImageCloneLayer, Qcow2Layer, ZpoolLayer, ZvolLayer, ZvolsLayer, ZfsLayer,

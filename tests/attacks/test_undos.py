@@ -50,7 +50,7 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = {
     "tcp.restore": {"values": ["tcp_rmem=1 2 3"]},
     "uplink.remove": {"device": "storlab-abcd"},
 }
-BY_ITSELF = {"bcache.forget", "bcache.stop", "md.stop", "mkfs.forget", "mkfs.forget-log"}
+BY_ITSELF = {"bcache.forget", "bcache.stop", "lvm.forget", "md.stop", "mkfs.forget", "mkfs.forget-log"}
 """What undoes only what it can recognise: by a UUID that is made of run and nonce."""
 
 
@@ -110,6 +110,7 @@ PLAIN = {
     ("mkfs.forget", "device"), ("processes.end", "node"), ("server.stop", "program"), ("server.stop", "signal"),
     ("uplink.remove", "device"), ("zpool.forget", "device"), ("zpool.forget", "was"), ("mkfs.forget", "was"),
     ("bcache.forget", "device"), ("bcache.forget", "was"), ("bcache.forget", "nonce"), ("bcache.stop", "nonce"),
+    ("lvm.forget", "device"), ("lvm.forget", "was"), ("lvm.forget", "nonce"),
     ("md.stop", "nonce"), ("mkfs.forget", "nonce"), ("nvme-tcp.disconnect", "host"),
     ("mkfs.forget-log", "device"), ("mkfs.forget-log", "was"), ("mkfs.forget-log", "nonce"),
 }  # fmt: skip

@@ -35,6 +35,7 @@ GUESTS = [
         "dirty-limits",
         "io-limits",
         "raid-levels",
+        "lvm-snapshots",
         "shaped-network",
         "shares",
         "atomic-writes",

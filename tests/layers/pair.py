@@ -9,13 +9,13 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from storlab.base.errors import NodeLost
 from storlab.layers import stack
 from storlab.layers.base import Crossing, Layer, LayerContext, Shared
-from storlab.layers.resources import Resource
+from storlab.layers.resources import Disk, Resource
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.kinds.vm.guest import Guest
 from storlab.nodes.kinds.vm.qmp import execute
@@ -124,6 +124,15 @@ class Pair:
         above = await on(self.client, across, parsed[across:], below.resource)
         contexts = [context for _, context in (*below.layers, *above.layers)]
         return Crossed(parsed, [*below.resources, *above.resources], [*below.facts, *above.facts], contexts)
+
+    async def disks(self, count: int, size: str, *, ours: bool = True, owner: str = "disk") -> list[Disk]:
+        """Loop devices on the server."""
+        made = []
+        for number in range(count):
+            below = await self.set_up({"layer": "file", "size": size}, {"layer": "loop"}, owner=f"{owner}{number}")
+            assert isinstance(below.resource, Disk)
+            made.append(replace(below.resource, ours=ours))
+        return made
 
     async def mount(self, layer: Mapping[str, Any], below: Crossed) -> None:
         """One more layer, on the client, above what was set up on the server."""

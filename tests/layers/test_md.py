@@ -29,13 +29,8 @@ async def array(
     pair: Pair, count: int = 4, *, ours: bool = True, **keys: Any
 ) -> AsyncIterator[tuple[Disk, list[Disk], Mapping[str, Any]]]:
     """An array of loop devices in a guest with its members and its facts; nothing of it is left."""
-    members: list[Disk] = []
     try:
-        for number in range(count):
-            below = ({"layer": "file", "size": "24M"}, {"layer": "loop"})
-            (disk,) = (await pair.set_up(*below, owner=f"disk{number}")).resources[-1:]
-            assert isinstance(disk, Disk)
-            members.append(replace(disk, ours=ours))
+        members = await pair.disks(count, "24M", ours=ours)
         layer = MdLayer.model_validate({"layer": "md", "disks": ["a", "b"], **keys})
         others: Mapping[str, list[Resource]] = {"a": [*members[:2]], "b": [*members[2:]]}
         context = replace(pair.server.context(2), others=others)

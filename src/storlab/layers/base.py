@@ -261,9 +261,10 @@ class Layer(Model, Generic[Below, Gives], defer_build=True):
         """What is wrong with so many resources of further chains; ``None`` where nothing is."""
         return None
 
-    def check_sizes(self, below: int | None, others: Mapping[str, int | None]) -> str | None:
-        """What is wrong with the bytes that are below it and in its further chains, where the study itself says how
-        many; ``None`` where nothing is."""
+    def check_sizes(self, below: Sequence[int | None], others: Mapping[str, Sequence[int | None]]) -> str | None:
+        """What is wrong with the bytes of each disk below it and in its further chains, ``None`` where the study does
+        not say how many; ``None`` where nothing is.
+        """
         return None
 
     def gives_above(self, below: type[Resource] | None) -> type[Resource]:

@@ -64,6 +64,7 @@ _UNASKED = {  # where a layer needs them, but whose versions are nobody's questi
     "coreutils": ("ln", "split"),
     "cryptsetup-bin": ("cryptsetup", "veritysetup"),
     "dmsetup": ("dmsetup",),
+    "lvm2": ("lvm",),
     "mdadm": ("mdadm",),
     "iproute2": ("ss",),
     "iputils-ping": ("ping",),

@@ -185,7 +185,7 @@ class StackReader:
 
     def _check_others(self, chain: Chain, chains: Chains) -> None:
         """Whether the further chains that a layer names are there, and give what it can take."""
-        for link in chain.links:
+        for index, link in enumerate(chain.links):
             at = chain.stands_on(link)
             for name in link.layer.chains():
                 other = chains.get((at, name)) if name != MAIN else None
@@ -211,9 +211,9 @@ class StackReader:
             if all(others) and (wrong := link.layer.check_further(sum(each.count for each in others if each))):
                 self.cell.problem(link.origin, f"layer {link.layer.layer} {wrong}")
             elif all(others):
-                rooms = {name: _room(_layers(chains[at, name], chains)) for name in link.layer.chains()}
-                layers = _layers(chain, chains)
-                if wrong := link.layer.check_sizes(_room(layers[: layers.index(link.layer)]), rooms):
+                rooms = {each.name: [_room(_layers(each, chains))] * each.count for each in others if each}
+                under = [*_layers(chain, chains)[: index - len(chain.links)]]
+                if wrong := link.layer.check_sizes([_room(under)] if under else [], rooms):
                     self.cell.problem(link.origin, f"layer {link.layer.layer}: {wrong}")
 
     def _check_words(self, chains: Chains, loads: Sequence[Load]) -> None:

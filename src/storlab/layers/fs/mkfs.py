@@ -128,13 +128,17 @@ async def forget_filesystem(
     node: Node, device: AbsolutePath, run: RunId, nonce: Nonce, was: Fingerprint = ""
 ) -> str | None:
     """Wipe the signature of a file system that Storlab made on a device of the user's: by its UUID, or not at all."""
-    uuid = filesystem_uuid(run, nonce)
+    return await forget_signature(node, device, was, filesystem_uuid(run, nonce), "file system")
+
+
+async def forget_signature(node: Node, device: str, was: str, uuid: str, what: str) -> str | None:
+    """Wipe what marks the device as ``what``, if it has this UUID, wherever the device is by now."""
     found = await own_signatures(node, device, was, f"UUID={uuid}", lambda listing: own_types(listing, uuid))
     if found is None:
         return None
     device, types = found
     await node.run(["wipefs", "--all", "--quiet", "--types", ",".join(types), device])
-    return f"wiped the signature of Storlab's own file system from {device}"
+    return f"wiped the signature of Storlab's own {what} from {device}"
 
 
 @undo("mkfs.forget-log", outlives_boot=True, proof="itself")
@@ -262,12 +266,12 @@ class MkfsLayer(PlannedLayer[Disk | None, Disk]):
                 return f"takes at least {fewest} disks for {key} = {shown(profile)}, and has {count}"
         return None
 
-    def check_sizes(self, below: int | None, others: Mapping[str, int | None]) -> str | None:
+    def check_sizes(self, below: Sequence[int | None], others: Mapping[str, Sequence[int | None]]) -> str | None:
         smallest = 0 if {"-M", "--mixed"} & {*self.args} else _SMALLEST.get(self.type, 0)
         least = dict.fromkeys(self.disks or ("",), smallest) | {
             self.log or "": _LOGS[self.type][0] if self.log else smallest
         }
-        for name, size in {"": below, **others}.items():
+        for name, size in ((name, size) for name, sizes in {"": below, **others}.items() for size in sizes):
             if size is not None and size < least.get(name, 0):
                 what = "a log" if name == self.log else self.type
                 where = f"the chain {shown(name)}" if name else "the disk below"

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from storlab.base.text import grouped
 from storlab.base.waiting import all_of
+from storlab.layers.base import Layer
 from storlab.layers.block.queue import queue_folder, queue_of, sysfs
 from storlab.layers.block.queue_files import TUNED
 from storlab.layers.resources import Dir, Disk, Server
@@ -93,7 +94,11 @@ class Watch:
         files = {path: (_kernel_name(path), False) for path in KERNEL_FILES}
         for node in nodes:
             queues = {folder: (name, False) for name, folder in await _beneath(node, built, session)}
-            queues |= {queue_of(disk): (layer, True) for disk, layer in _disks_of(node, built)}
+            disks = _disks_of(node, built)
+            queues |= {queue_of(disk): (layer.layer, True) for disk, layer in disks}
+            # What happens to a layer midway may change what its disk takes: a snapshot's origin discards nothing.
+            for folder in {queue_of(disk) for disk, layer in disks if layer.moments()}:
+                del queues[folder]
             for folder, (name, ours) in queues.items():
                 files |= {f"{folder}/{setting}": (f"{setting} of {name}", ours) for setting in TUNED}
         settings = {key: value for node in nodes for key, value in built.settings_of(node).items()}
@@ -159,12 +164,12 @@ def _kernel_name(path: str) -> str:
     return "/".join(path.split("/")[-2:])
 
 
-def _disks_of(node: Node, built: Built) -> list[tuple[Disk, str]]:
-    """The disks that layers give on a node, each with the name of its layer, the lowest of several last."""
+def _disks_of(node: Node, built: Built) -> list[tuple[Disk, Layer]]:
+    """The disks that layers give on a node, each with its layer, the lowest of several last."""
     parts = sorted(built.parts.values(), key=lambda part: part.depth)
     stacks = [part.stack for part in parts if part.node is node]
     pairs = [each for stack in stacks for each in zip(stack.resources, stack.layers, strict=False)]
-    return [(resource, layer.layer) for resource, (layer, _) in reversed(pairs) if isinstance(resource, Disk)]
+    return [(resource, layer) for resource, (layer, _) in reversed(pairs) if isinstance(resource, Disk)]
 
 
 async def _beneath(node: Node, built: Built, session: Session) -> list[tuple[str, str]]:
