@@ -14,6 +14,7 @@ from pydantic_core import PydanticUndefined
 
 from storlab.base.units import shown, size_text
 from storlab.layers.base import Crossing, Layer
+from storlab.layers.block.drivers import Zones
 from storlab.layers.block.lvm_parts import Cache, Snapshots, Thin, Vdo
 from storlab.layers.block.queue_keys import Queue
 from storlab.layers.database.data_set import DataSet
@@ -54,6 +55,7 @@ _INNER: dict[str, dict[str, type[BaseModel]]] = {
         "each of the `choices` of `size`": Choice,
     },
     "lvm": {"`thin`": Thin, "`vdo`": Vdo, "`cache`": Cache, "`snapshots`": Snapshots},
+    "null-blk": {"`zones`, also of `scsi-debug`": Zones},
     "posix": {"`pjdfstest`": Pjdfstest},
 }
 """Tables within the tables of layers and workloads."""

@@ -18,6 +18,7 @@ from storlab.layers.base import Layer
 from storlab.layers.block.bcache import BcacheLayer
 from storlab.layers.block.crypt import CryptLayer
 from storlab.layers.block.device import DeviceLayer, FillLayer
+from storlab.layers.block.drivers import NullBlkLayer, ScsiDebugLayer, ZramLayer
 from storlab.layers.block.integrity import IntegrityLayer
 from storlab.layers.block.loop import LoopLayer
 from storlab.layers.block.lvm import LvmLayer
@@ -76,8 +77,8 @@ T = TypeVar("T")
 
 _NODE_KINDS: tuple[type[NodeKind], ...] = (LocalKind, NetnsKind, SshKind, VmKind)
 _LAYERS: tuple[type[Layer], ...] = (
-    DirectoryLayer, FileLayer, LoopLayer, DeviceLayer, FillLayer, CryptLayer, DmLayer, LvmLayer, MdLayer,
-    BcacheLayer, IntegrityLayer, VerityLayer,
+    DirectoryLayer, FileLayer, LoopLayer, DeviceLayer, FillLayer, ZramLayer, NullBlkLayer, ScsiDebugLayer,
+    CryptLayer, DmLayer, LvmLayer, MdLayer, BcacheLayer, IntegrityLayer, VerityLayer,
     MkfsLayer, MountLayer, OverlayfsLayer,
     ImageCopyLayer, ImageCloneLayer, Qcow2Layer, ZpoolLayer, ZvolLayer, ZvolsLayer, ZfsLayer,
     NbdExportLayer, IscsiTargetLayer, NvmeTargetLayer, AoeTargetLayer, RelayLayer,

@@ -37,7 +37,7 @@ FOREIGN: Mapping[str, Any] = {
     "release": "6.1.0", "kernels": [os.uname().release], "before": 1024, "wanted": 1048576, "address": "0000:00:01.0",
     "driver": "nvme", "mtu": 1500, "on": ["tso"], "off": [], "interface": "eth0", "parameter": "zfs_arc_max",
     "value": "0", "cache": "write back", "uuid": "", "nonce": "0" * 32, "was": "", "paths": [KERNEL_FILES[0]],
-    "boot": "", "values": ["12345"], "numbers": [""],
+    "boot": "", "values": ["12345"], "numbers": [""], "number": 0, "sequence": 0, "unused": True,
 }  # fmt: skip
 SPECIAL: Mapping[str, Mapping[str, Any]] = {
     "aoe.forget": {"device": "e1.2"},
@@ -50,7 +50,9 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = {
     "tcp.restore": {"values": ["tcp_rmem=1 2 3"]},
     "uplink.remove": {"device": "storlab-abcd"},
 }
-BY_ITSELF = {"bcache.forget", "bcache.stop", "lvm.forget", "md.stop", "mkfs.forget", "mkfs.forget-log"}
+BY_ITSELF = {
+    "bcache.forget", "bcache.stop", "lvm.forget", "md.stop", "mkfs.forget", "mkfs.forget-log", "scsi-debug.unload",
+}  # fmt: skip
 """What undoes only what it can recognise: by a UUID that is made of run and nonce."""
 
 
@@ -113,6 +115,7 @@ PLAIN = {
     ("lvm.forget", "device"), ("lvm.forget", "was"), ("lvm.forget", "nonce"),
     ("md.stop", "nonce"), ("mkfs.forget", "nonce"), ("nvme-tcp.disconnect", "host"),
     ("mkfs.forget-log", "device"), ("mkfs.forget-log", "was"), ("mkfs.forget-log", "nonce"),
+    ("scsi-debug.unload", "nonce"),
 }  # fmt: skip
 """Texts of undoes without a note that are no names of the run's: each is compared with what is found, and no more."""
 

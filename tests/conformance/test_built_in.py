@@ -61,9 +61,12 @@ LAYERS: Mapping[str, Mapping[str, Any]] = {
     "image-copy": {"base": {"size": "64M"}},
     "md": {"level": "1", "disks": ["a", "b"]},
     "mkfs": {"type": "ext4"},
+    "null-blk": {"size": "64M"},
     "pci": {"address": "0000:03:00.0"},
     "qcow2": {"size": "64M"},
+    "scsi-debug": {"size": "64M"},
     "verity": {"data": "64M"},
+    "zram": {"size": "64M"},
     "zvol": {"size": "64M"},
     "zvols": {"count": 2, "size": "64M"},
 }

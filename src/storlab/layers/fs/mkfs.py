@@ -251,6 +251,8 @@ class MkfsLayer(PlannedLayer[Disk | None, Disk]):
             return None if self.disks else "takes a Disk and can't be the lowest of a stack"
         if self.disks:
             return f"disks names all that it is on, so it must be the lowest of its stack, but there is {below.layer}"
+        if getattr(below, "zones", None) is not None and self.type != "btrfs":
+            return f"{self.type} writes where it likes, and the disk below has zones: take btrfs, or leave out zones"
         return self._too_few(1)
 
     def check_further(self, count: int) -> str | None:

@@ -11,6 +11,7 @@ from storlab.analysis.questions import compared_cells, count_of_pairs
 from storlab.base.errors import MissingImage, MissingTool, UserError
 from storlab.base.limits import COMPARISONS
 from storlab.base.text import alike, connected, grouped, ranges
+from storlab.layers.resources import Disk
 from storlab.nodes.kind import Prepared
 from storlab.nodes.needs import together
 from storlab.records.manifest import Order
@@ -249,7 +250,7 @@ def _in_memory(cells: Sequence[Cell]) -> Iterator[str]:
         for chain in cell.chains:
             first = chain.above[0].layer if chain.above else None
             lowest = chain.crossing is None and first is not None and not first.chains() and first.claims() is None
-            if lowest and first is not None and cell.nodes[chain.group].volatile:
+            if lowest and first is not None and cell.nodes[chain.group].volatile and not issubclass(first.gives, Disk):
                 yield (
                     f"The layer {first.label()} of {chain.group} is in the memory of these virtual machines: no layer "
                     "below it, such as virtio-blk, brings them a disk."
