@@ -12,11 +12,13 @@ from storlab.analysis.design import CompareSpec
 from storlab.analysis.judging import parse_gate
 from storlab.analysis.runs.across_runs import by_question, compare_runs
 from storlab.analysis.runs.merged_runs import RunData
+from storlab.analysis.stats.horizon import Bet
 from storlab.analysis.summarise import summarise
 from storlab.report.language.say import say
 
 from .run_data import two_factors
 
+BETS = (None, Bet("B", ((0, 20),)), Bet("A", ((0, 12), (12, 30))), Bet("B", ((0, 30), (4, 12))))
 GATES = ("worse>3%", "better>10%", "differs", "undecided")
 
 
@@ -30,7 +32,8 @@ def made_up(seed: int) -> RunData:
         for at, fs in enumerate(("ext4", "xfs", "btrfs"))
         for size in ("4k", "64k")
     }
-    return two_factors(f"made-{seed}", values)
+    run = two_factors(f"made-{seed}", values)
+    return replace(run, design=replace(run.design, bet=BETS[seed % len(BETS)]))
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -19,12 +19,14 @@ from laboratory import Laboratory
 from laboratory.guests import guests
 from laboratory.samples import sample
 from storlab.analysis.foresight import ASSUMED
-from storlab.base.errors import StudyError
+from storlab.base.errors import RecordsError, StudyError
+from storlab.records.manifest import Aim, Horizon
 from storlab.report.language.say import say
 from storlab.run.limits import Limits
 from storlab.run.noise import BUILT_IN_TITLE, MachineNoise
-from storlab.run.planning.design import design_of, rule_of
+from storlab.run.planning.design import bet_of, design_of, rule_of
 from storlab.run.planning.estimates import ASSUMED_RATE, Speed, speed_of, typical_noise
+from storlab.run.planning.horizon import aiming_at, horizon_of, within_budget
 from storlab.run.planning.metrics import foreseen, narrowed, refuse_unknown_metrics
 from storlab.run.planning.order import PlannedTrial, round_order, start_time
 from storlab.study.study import Study, load_study, parse_study, preset_studies, shipped_studies
@@ -347,3 +349,35 @@ def test_of_two_cells_that_are_compared_each_goes_first_half_of_the_time(blocks:
     for a, b in combinations(range(1, 5), 2):
         first = sum(order.index(a) < order.index(b) for order in orders)
         assert stats.binomtest(first, len(orders)).pvalue > 1e-4, (a, b)
+
+
+def test_what_evidence_aims_at_is_the_last_round_that_may_come_and_follows_a_budget_down_at_once() -> None:
+    def horizon(text: str) -> Horizon | None:
+        head = 'title = "Two builds"\nprimary = "took"\nstack = [{ layer = "directory" }]\nrepeat = { '
+        found = parse_study(f"{head}{text} }}\n{_COMPARED}".encode(), "study.toml", str)
+        return horizon_of(found, (found.model.repeat.min, found.model.repeat.max))
+
+    assert horizon("max = 12") == Horizon("B", 0.95, (Aim(0, 12),))
+    assert horizon('max = 12, aim = "small differences"') == Horizon("A", 0.95, (Aim(0, 12),))
+    assert horizon('until = "steady"') is None and horizon("max = 10_000") is None
+    begun = horizon("max = 30")
+    assert begun == Horizon("B", 0.95, (Aim(0, 30),)) and aiming_at(begun, 30, 4) == aiming_at(begun, 4, 4) == begun
+    shorter = within_budget(begun, 5, 12)
+    assert shorter == Horizon("B", 0.95, (Aim(0, 30), Aim(5, 17)))
+    assert [within_budget(shorter, 10, left) for left in (0, 7, 8)] == [shorter] * 3, "nor is a little more worth it"
+    longer = within_budget(shorter, 10, 9)
+    assert longer is not None and longer.aims[-1] == Aim(10, 19)
+    assert bet_of(longer).horizons == ((0, 30), (5, 17), (10, 19))
+    assert aiming_at(None, 12, 3) is within_budget(None, 3, 9) is None, "what was not recorded at first never is"
+    with pytest.raises(RecordsError, match="horizon"):
+        bet_of(Horizon("B", 0.95, (Aim(3, 9),)))
+
+
+_COMPARED = """compare = [{ factor = "build" }]
+[factors.build]
+old = { time = "10" }
+new = { time = "5" }
+[workload.load.command]
+argv = ["echo", "took {build.time} s"]
+metrics = [{ name = "took", regex = "took ([0-9.]+) s", unit = "s", better = "lower" }]
+"""

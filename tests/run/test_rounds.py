@@ -15,7 +15,7 @@ from laboratory.samples import sample
 from storlab.analysis.summary import Summary, from_json
 from storlab.base.record import to_json
 from storlab.findings.runs import Rested
-from storlab.records.manifest import Rest, write_manifest
+from storlab.records.manifest import Aim, Horizon, Rest, write_manifest
 from storlab.report.language.say import said, say
 from storlab.run.observer import Observer
 from storlab.run.planning.order import round_order
@@ -80,7 +80,7 @@ def summary(lab: Laboratory) -> Summary:
 def test_cells_whose_comparison_is_decided_are_not_run_again(whole: Laboratory) -> None:
     by_round = ran(whole)
     assert [len(by_round[number]) for number in range(1, 9)] == [4] * DECIDED + [2, 2]
-    assert all(set(by_round[number]) == set(LIGHT) for number in (7, 8))
+    assert all(set(by_round[number]) == set(LIGHT) for number in range(DECIDED + 1, 9))
     heavy, light = summary(whole).comparisons
     assert (heavy.verdict, heavy.rounds, heavy.rests_after) == ("better", DECIDED, DECIDED)
     assert (light.verdict, light.rounds, light.rests_after) == ("undecided", 8, None)
@@ -97,7 +97,8 @@ def test_records_say_which_cells_were_due_in_each_round_and_why_others_were_not(
     assert {number: sorted(line["due"]) for number, line in rounds.items()} == {
         number: [*HEAVY, *LIGHT] if number <= DECIDED else [*LIGHT] for number in range(1, 9)
     }
-    assert rounds[7]["resting"] == [*HEAVY]
+    assert rounds[DECIDED + 1]["resting"] == [*HEAVY]
+    assert whole.run_folder.manifest.horizon == Horizon("B", 0.95, (Aim(0, 8),))
 
 
 def test_reports_say_since_when_cells_rest_and_effects_are_of_rounds_that_all_have(whole: Laboratory) -> None:
@@ -133,8 +134,8 @@ def test_a_gate_on_a_cell_that_rests_stays_as_it_was_answered(lab: Laboratory) -
 
 def test_a_run_that_is_killed_in_a_round_goes_on_as_if_it_had_not_been(whole: Laboratory, lab: Laboratory) -> None:
     process = lab.start_run(study(8), "--quiet")
-    seventh = {"event": "trial begins", "round": 7}.items()
-    wait_for(process, lambda: any(seventh <= line.items() for line in lab.journal()))
+    next_one = {"event": "trial begins", "round": DECIDED + 1}.items()
+    wait_for(process, lambda: any(next_one <= line.items() for line in lab.journal()))
     kill(process)
     assert ended(process).status == -9
     before = {record.trial for record in lab.records()}
@@ -157,6 +158,8 @@ def test_rounds_that_are_added_are_for_what_is_open(whole: Laboratory, lab: Labo
     heavy, light = summary(lab).comparisons
     assert (heavy.rounds, light.rounds) == (DECIDED, 10)
     assert heavy == summary(whole).comparisons[0], "what is decided stays as it was"
+    horizon = lab.run_folder.manifest.horizon
+    assert horizon is not None and horizon.aims == (Aim(0, 8), Aim(8, 10)), "what is added is known before it is run"
 
 
 def test_another_rule_is_refused_where_cells_rest_for_good(whole: Laboratory, lab: Laboratory) -> None:
@@ -179,13 +182,14 @@ def test_whoever_watches_is_told_and_orders_are_those_that_were_planned(whole: L
 def test_a_run_of_an_older_version_goes_on_in_its_own_order_and_nothing_rests(lab: Laboratory) -> None:
     lab.execute(study(1).replace("min = 5", "min = 1"))
     manifest = json.loads(to_json(lab.run_folder.manifest))
-    for key in ("order", "rest_from", "rests"):
+    for key in ("order", "rest_from", "rests", "horizon"):
         del manifest[key]
     Path(lab.out, "manifest.json").write_text(json.dumps(manifest))
     assert lab.run_folder.manifest.order == "shuffled"
     again = lab.storlab("resume", lab.out, "--rounds", "7", "--quiet")
     assert again.status == 0, str(again)
     found = ran(lab)
+    assert lab.run_folder.manifest.horizon is None, "nothing was recorded before its first round"
     for number in range(2, 8):
         assert found[number] == [planned.cell for planned in round_order([1, 2, 3, 4], number, 1)]
 

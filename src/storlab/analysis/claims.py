@@ -21,17 +21,28 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from storlab.analysis.compare import failed_of
+from storlab.analysis.compare import failed_of, history_of
 from storlab.analysis.data import Claim, ClaimVerdict, Expected
 from storlab.analysis.design import ClaimSpec, Design
 from storlab.analysis.judging import Case
 from storlab.analysis.questions import Catalogue, Planned, level_names, matching, plan
 from storlab.analysis.stats.anytime import Floats
 from storlab.analysis.stats.checks import independence_lacks
+from storlab.analysis.stats.horizon import History
 from storlab.analysis.stats.pairing import Rounds
-from storlab.analysis.stats.signed_rank import fewest_rounds, log_evidence
 from storlab.analysis.summary import Comparison
-from storlab.analysis.verdict import Failed, Rules, Span, beyond, fewest_for_limits, safe_exp, span, span_of_limits
+from storlab.analysis.verdict import (
+    Failed,
+    Rules,
+    Span,
+    beyond,
+    evidence_of,
+    fewest_for_limits,
+    least_rounds,
+    safe_exp,
+    span,
+    span_of_limits,
+)
 from storlab.base.levels import amount_in
 from storlab.findings import AnyFinding
 from storlab.findings.answers import ClaimAnswer, ClaimContradicted, ClaimRange, ClaimUnanswered, LostRounds
@@ -173,6 +184,7 @@ def _of_comparison(spec: ClaimSpec, design: Design, by: Judged, index: int, *, m
             shrunk=pairs.shrunk,
         ),
         comparison.verdict == "equivalent",
+        history_of(pairs, design.bet, "neither", case.tuned),
     )
     verdict, reason, seen = evidence.answer(spec)
     return replace(
@@ -196,11 +208,13 @@ class _Evidence:
     needed: float
     rules: Rules
     alike: bool
+    history: History | None = None
 
     def answer(self, spec: ClaimSpec) -> tuple[ClaimVerdict, AnyFinding, Span]:
         plain = spec.word != "equivalent" and spec.limit == 1
         if plain and not self.alike:
-            seen, fewest = span(self.ratios, self.needed), fewest_rounds(1 / self.needed)
+            seen = span(self.ratios, self.needed, self.history)
+            fewest = least_rounds(math.log(2 * self.needed), self.history)
         else:
             seen = span_of_limits(self.ratios, self.rules.one_sided)
             fewest = fewest_for_limits(self.rules.one_sided)
@@ -220,9 +234,9 @@ class _Evidence:
     def _differs(self, side: int) -> tuple[ClaimVerdict, ClaimAnswer]:
         if self.alike:
             return "does not hold", ClaimAnswer("equivalent", self.rules.margin)
+        needed, lost = math.log(2 * self.needed), self.failed.a + self.failed.b
         for sign in (side, -side):
-            lost = self.failed.a + self.failed.b
-            enough = log_evidence(self.ratios, 0.0, sign, lost) >= math.log(2 * self.needed)
+            enough = evidence_of(self.ratios, sign, needed, lost, self.history) >= needed
             if enough and sign * float(self.ratios.mean()) > 0:
                 return "holds" if sign == side else "does not hold", ClaimAnswer("above" if sign > 0 else "below")
         return "undecided", ClaimAnswer("open")

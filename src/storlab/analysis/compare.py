@@ -13,6 +13,7 @@ import numpy as np
 from storlab.analysis.design import MIN_ROUNDS
 from storlab.analysis.stats.anytime import Floats, check_alpha, spread
 from storlab.analysis.stats.checks import warn
+from storlab.analysis.stats.horizon import Bet, History, Tuned
 from storlab.analysis.stats.pairing import Pairs, Side, without_logarithm
 from storlab.analysis.summary import Comparison
 from storlab.analysis.verdict import Failed, Judgement, Rules, judge, safe_exp, span
@@ -54,11 +55,13 @@ def compare(
     min_rounds: int = MIN_ROUNDS,
     family: int = 1,
     threshold: float | None = None,
+    history: History | None = None,
 ) -> Comparison:
     """The answer to ``question`` from ``pairs``, as one of ``family`` comparisons of a study that is held to ``alpha``.
 
     ``threshold``: the evidence that a difference needs, by ``closed_testing``; by default as if no other comparison
-    had any evidence. Raises ``ValueError`` unless 0 < alpha < 1.
+    had any evidence. ``history``: if the study knew how many rounds it would run. Raises ``ValueError`` unless
+    0 < alpha < 1.
     """
     check_alpha(alpha)
     needed = family / alpha if threshold is None else threshold
@@ -71,7 +74,7 @@ def compare(
         reason = NoRound(question.a, question.b)
         return unanswerable(question, reason, confidence, warnings=pairs.warnings, settled=False)
     rules = Rules(alpha, question.margin, question.better, min_rounds, family, pairs.shrunk)
-    found = judge(pairs.log_ratios, question.a, question.b, rules, failed_of(pairs), needed)
+    found = judge(pairs.log_ratios, question.a, question.b, rules, failed_of(pairs), needed, history)
     low, high = found.span.low, found.span.high
     warnings = [*pairs.warnings]
     if pairs.counts:
@@ -105,6 +108,7 @@ def compare(
         settled=found.settled,
         undecided=found.undecided,
         far=found.far,
+        spread=found.span.sd if math.isfinite(found.span.sd) else None,
     )
 
 
@@ -132,6 +136,18 @@ def _contrary(
 
 def failed_of(pairs: Pairs) -> Failed:
     return Failed(len(pairs.failed_a), len(pairs.failed_b))
+
+
+def history_of(pairs: Pairs, bet: Bet | None, better: str, tuned: Tuned = ()) -> History | None:
+    """Under which ``bet`` the rounds of ``pairs`` were run, with those that count against either side of 1.
+
+    ``tuned``: as of ``History``.
+    """
+    if bet is None:
+        return None
+    a, b = pairs.failed_a, pairs.failed_b
+    lost = (a | b, a | b) if better == "neither" else (a, b) if better == "higher" else (b, a)
+    return History(bet, tuple(pairs.rounds.tolist()), lost, tuned)
 
 
 def unanswerable(

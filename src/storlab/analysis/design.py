@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TYPE_CHECKING, Literal
 
+from storlab.analysis.stats.horizon import Bet
 from storlab.findings import AnyFinding
 from storlab.findings.runs import Rested
 from storlab.metrics import Declarations
@@ -117,6 +118,7 @@ class Design:
     levels that may be absent on this machine. ``silent``: cells with names of metrics that their trials can't have, as
     their loads do something else. ``machines``: of each cell, the other machines
     that it ran on, by node group; none where that is this one. ``excluded``: whether it leaves combinations out.
+    ``bet``: what was recorded of the number of rounds before each of them; none where nothing was.
     """
 
     title: str
@@ -146,6 +148,7 @@ class Design:
     silent: frozenset[tuple[int, str]] = frozenset()
     machines: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     excluded: bool = False
+    bet: Bet | None = None
 
     def __post_init__(self) -> None:
         if not 0.5 <= self.confidence < 1:

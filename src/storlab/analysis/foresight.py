@@ -16,8 +16,10 @@ from storlab.analysis.judging import family_of, needed_by
 from storlab.analysis.questions import Planned
 from storlab.analysis.stats.anytime import Floats, spread
 from storlab.analysis.stats.checks import warn
-from storlab.analysis.stats.forecast import rounds_to_tell, tellable
+from storlab.analysis.stats.forecast import mostly_found, rounds_to_find, rounds_to_tell, tellable
+from storlab.analysis.stats.horizon import Bet, History
 from storlab.analysis.stats.signed_rank import fewest_rounds
+from storlab.analysis.verdict import least_rounds
 from storlab.findings.rounds import Drift, Outliers
 
 # What can be seen on a machine: how large a difference, in how many rounds, of trials of what length.
@@ -114,6 +116,8 @@ class Foresight:
 
     ``most``: rounds that the study allows. ``rounds``: differences (0.1 for 10 %), with the number of rounds in which
     about every second study sees them, ``None`` where nobody waits for it; also among others that show nothing.
+    ``finds``: the least difference that four of five studies find in ``most`` rounds; ``None`` where none is, or nobody
+    knows how many there will be.
     """
 
     comparisons: int
@@ -122,12 +126,18 @@ class Foresight:
     alone: int
     noise: TypicalNoise
     rounds: tuple[tuple[float, int | None], ...]
+    finds: float | None = None
 
 
 def foresee(
-    planned: Sequence[Planned], confidence: float, min_rounds: int, most: int, noise: TypicalNoise
+    planned: Sequence[Planned],
+    confidence: float,
+    min_rounds: int,
+    most: int,
+    noise: TypicalNoise,
+    bet: Bet | None = None,
 ) -> Foresight | None:
-    """``None`` where nothing is compared."""
+    """``None`` where nothing is compared. ``bet``: what is recorded before the first round."""
     counted = [(item, None) for item in planned if item.counted]
     if not counted:
         return None
@@ -136,8 +146,20 @@ def foresee(
     margins = {item.question.margin for item, _ in counted}
     # "Equivalent" has one side at a time: half of the evidence.
     alike = [fewest_rounds(2 * alpha / family_of(counted))] if any(margins) else []
-    fewest, alone = (max(min_rounds, min([fewest_rounds(1 / e), *alike])) for e in (1 / alpha, needed))
+    goals = (math.log(2 / alpha), math.log(2 * needed))
+    history = None if bet is None else History(bet, ())
+    fewest, alone = (max(min_rounds, min([least_rounds(goal, history), *alike])) for goal in goals)
     timed = {item.question.margin for item, _ in counted if item.question.unit not in _COUNTED}
     differences = sorted({*filter(None, timed), USUAL})
-    rounds = tuple((by, rounds_to_see(by, noise.sd, 1 / needed)) for by in differences)
-    return Foresight(len(counted), most, fewest, alone, noise, rounds)
+    rounds = tuple((by, _rounds_to_see(by, noise.sd, needed, bet)) for by in differences)
+    effect = math.inf if bet is None else mostly_found(bet, goals[1])
+    finds = math.expm1(min(effect * noise.sd, 700.0)) if math.isfinite(effect) else None
+    return Foresight(len(counted), most, fewest, alone, noise, rounds, finds)
+
+
+def _rounds_to_see(effect: float, sd: float, needed: float, bet: Bet | None) -> int | None:
+    later = rounds_to_see(effect, sd, 1 / needed)
+    if bet is None:
+        return later
+    soon = rounds_to_find(math.log1p(effect) / sd if sd > 0 else math.inf, bet, math.log(2 * needed))
+    return soon if soon is not None or later is None else max(later, bet.last + 1)

@@ -11,14 +11,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from storlab.analysis.compare import Question, compare, failed_of, unanswerable
+import numpy as np
+
+from storlab.analysis.compare import Question, compare, failed_of, history_of, unanswerable
 from storlab.analysis.questions import Planned
 from storlab.analysis.stats.anytime import Floats
-from storlab.analysis.stats.closed_testing import Hypothesis, thresholds
+from storlab.analysis.stats.closed_testing import Hypothesis, thresholds, tuned_thresholds
+from storlab.analysis.stats.horizon import Bet, Tuned
 from storlab.analysis.stats.pairing import Pairs
 from storlab.analysis.stats.signed_rank import log_difference, typical
 from storlab.analysis.summary import Comparison, GateResult, Outcome, Undecided
-from storlab.analysis.verdict import Failed, Rules, beyond, safe_exp, span_of_limits
+from storlab.analysis.verdict import Failed, Rules, beyond, evidence_of, safe_exp, span_of_limits
 from storlab.base.errors import UserError
 from storlab.findings import AnyFinding, GateOnVerdict
 from storlab.findings.answers import Gated, GateWithoutDirection
@@ -197,12 +200,16 @@ Asked = Sequence[tuple[Planned, Pairs | None]]
 
 @dataclass(frozen=True)
 class Case:
-    """One comparison with all that it is judged by. ``rests_after``: the round as of which that is."""
+    """One comparison with all that it is judged by. ``rests_after``: the round as of which that is.
+
+    ``tuned``: if the evidence aims at a number of rounds, what is needed of it; ``needed`` is the most of it.
+    """
 
     item: Planned
     pairs: Pairs | None
     needed: float
     family: int
+    tuned: Tuned = ()
     rests_after: int | None = None
 
 
@@ -212,16 +219,17 @@ def answers(
     min_rounds: int,
     gates: Sequence[Gate] = (),
     unsteady: AnyFinding | None = None,
+    bet: Bet | None = None,
 ) -> list[Comparison]:
     """One for each, with what it says to each of the ``gates``. ``confidence``: of all together.
 
-    ``unsteady``: why none may be decided, where the study asks for steady state.
+    ``unsteady``: why none may be decided, where the study asks for steady state. ``bet``: as of ``cases``.
     """
     alpha = 1 - confidence
     found = []
     for case in cases:
         q = case.item.question
-        answer = _answer(case.item, case.pairs, alpha, min_rounds, case.family, case.needed)
+        answer = _answer(case, alpha, min_rounds, bet)
         if not answer.described:
             answer = withheld(answer, unsteady, min_rounds)
         pairs = case.pairs or Pairs()
@@ -241,28 +249,37 @@ def withheld(answer: Comparison, unsteady: AnyFinding | None, min_rounds: int) -
     return replace(answer, verdict="undecided", reason=unsteady, undecided=lacks, settled=False, rounds_to_decide=None)
 
 
-def cases(asked: Asked, alpha: float, earlier: Mapping[int, Asked], rests_after: Mapping[int, int]) -> list[Case]:
+def cases(
+    asked: Asked,
+    alpha: float,
+    earlier: Mapping[int, Asked],
+    rests_after: Mapping[int, int],
+    bet: Bet | None = None,
+) -> list[Case]:
     """One for each of ``asked``. What rests is judged as it was then, by what was known then of the others.
 
     ``earlier``: the comparisons as of each round after which cells rest. ``rests_after``: that round of each such cell.
+    ``bet``: if the study knew beforehand how many rounds it would run.
     """
     resting: dict[tuple[object, ...], Case] = {}
     for number, then in sorted(earlier.items()):
-        for case in _cases(then, alpha, resting):
+        for case in _cases(then, alpha, resting, bet):
             rests = rests_of(case.item, rests_after)
             if case.pairs is not None and rests is not None and rests <= number:
                 resting.setdefault(case.item.question.key, replace(case, rests_after=number))
-    return _cases(asked, alpha, resting)
+    return _cases(asked, alpha, resting, bet)
 
 
-def _cases(asked: Asked, alpha: float, resting: Mapping[tuple[object, ...], Case]) -> list[Case]:
+def _cases(asked: Asked, alpha: float, resting: Mapping[tuple[object, ...], Case], bet: Bet | None) -> list[Case]:
     """``resting``: those that stay as they are; the evidence that they had counts for the others."""
     kept = [resting.get(item.question.key) for item, _ in asked]
     whole = [now if case is None else (case.item, case.pairs) for now, case in zip(asked, kept, strict=True)]
     family = family_of(whole)
+    tuned = [()] * len(whole) if bet is None else tuned_by(whole, alpha, bet)
+    needed = needed_by(whole, alpha) if bet is None else [max(math.exp(log) / 2 for _, log in each) for each in tuned]
     return [
-        case or Case(item, pairs, needed, family)
-        for case, (item, pairs), needed in zip(kept, whole, needed_by(whole, alpha), strict=True)
+        case or Case(item, pairs, needed[at], family, tuned[at])
+        for at, (case, (item, pairs)) in enumerate(zip(kept, whole, strict=True))
     ]
 
 
@@ -285,6 +302,31 @@ def needed_by(asked: Asked, alpha: float) -> list[float]:
     return needed
 
 
+def tuned_by(asked: Asked, alpha: float, bet: Bet) -> list[Tuned]:
+    """The same where evidence aims at a number of rounds."""
+    counted = [index for index, (item, _) in enumerate(asked) if item.counted]
+    log_goal = math.log(2 / alpha)
+    whole = log_goal + math.log(family_of(asked))
+    tuned: list[Tuned] = [((whole, whole),)] * len(asked)
+
+    def evidence(size: int) -> Floats:
+        return np.array([_both_sides(*asked[index], bet, log_goal + math.log(size)) for index in counted])
+
+    known = [_hypothesis(asked[index][0], None) for index in counted]
+    for index, each in zip(counted, tuned_thresholds(known, evidence, alpha), strict=True):
+        tuned[index] = tuple((log_goal + math.log(size), math.log(2 * needed)) for size, needed in each)
+    return tuned
+
+
+def _both_sides(item: Planned, pairs: Pairs | None, bet: Bet, log_goal: float) -> float:
+    """Evidence that the two differ, tuned to reach this goal on either side."""
+    history = history_of(pairs, bet, item.question.better) if pairs is not None and not pairs.problem else None
+    if pairs is None or history is None or not len(pairs.log_ratios):
+        return 1.0
+    each = (evidence_of(pairs.log_ratios, side, log_goal, history=history) for side in (1, -1))
+    return sum(safe_exp(log) for log in each) / 2
+
+
 def _hypothesis(item: Planned, pairs: Pairs | None) -> Hypothesis:
     q = item.question
     # Pairs that were pooled over other combinations are under other conditions: a = b and b = c do not make a = c.
@@ -296,15 +338,15 @@ def _hypothesis(item: Planned, pairs: Pairs | None) -> Hypothesis:
     return Hypothesis(family, q.a, q.b, evidence)
 
 
-def _answer(
-    item: Planned, pairs: Pairs | None, alpha: float, min_rounds: int, family: int, needed: float
-) -> Comparison:
+def _answer(case: Case, alpha: float, min_rounds: int, bet: Bet | None) -> Comparison:
+    item, pairs, needed = case.item, case.pairs, case.needed
     question: Question = item.question
     if pairs is not None and item.described:
         found = compare(question, pairs, alpha, min_rounds)
         return found if found.ratio is None else _described(found, item.described)
     if pairs is not None:
-        return compare(question, pairs, alpha, min_rounds, family, needed)
+        history = history_of(pairs, bet, question.better, case.tuned)
+        return compare(question, pairs, alpha, min_rounds, case.family, needed, history)
     confidence = 1 - 1 / needed
     if item.problem:
         return unanswerable(question, item.problem, confidence, warnings=item.warnings)

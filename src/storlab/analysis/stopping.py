@@ -223,9 +223,14 @@ def _rounds_to_precision(comparison: Comparison, rule: Rule) -> int | None:
 
 
 def spread_of(comparison: Comparison) -> float | None:
-    """The standard deviation of the log ratio that an interval of this width shows; ``None`` without one."""
+    """The standard deviation of the log ratio; ``None`` without an interval.
+
+    Summaries of older versions don't have it: of those it is what the width of the interval shows.
+    """
     if comparison.low is None or comparison.high is None or is_endless(comparison.low) or is_endless(comparison.high):
         return None
+    if comparison.spread is not None:
+        return comparison.spread
     return math.log(comparison.high / comparison.low) / 2 / tellable(comparison.rounds, 1 - comparison.confidence)
 
 

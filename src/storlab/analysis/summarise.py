@@ -81,9 +81,9 @@ def summarise(
 
     asked = [(item, pairs_of(item, rests_of(item, rests))) for item in planned]
     earlier = {after: [(item, pairs_of(item, after)) for item in items] for after, items in then.items()}
-    judged = cases(asked, 1 - design.confidence, earlier, rests)
+    judged = cases(asked, 1 - design.confidence, earlier, rests, design.bet)
     gates = [parse_gate(text) for text in design.gates]
-    comparisons = answers(judged, design.confidence, design.min_rounds, gates, steady.lacking)
+    comparisons = answers(judged, design.confidence, design.min_rounds, gates, steady.lacking, design.bet)
     if ended:
         watch = Watch(recorded, done, design.declared, design.partial)
         comparisons = explained(comparisons, [_judged_by(case) for case in judged], watch, design.settings, 0.95)
@@ -251,4 +251,5 @@ def _method(
         drawn=not design.order,
         rested=bool(design.rests),
         since=since if design.steady else None,
+        planned=None if design.bet is None else design.bet.last,
     )

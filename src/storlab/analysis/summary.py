@@ -299,6 +299,7 @@ class Comparison:
     why: Underneath | None = None  # null: not better or worse, or the run goes on, or nothing was watched
     described: AnyFinding | None = None  # why it is shown and not judged
     far: FarRounds | None = None  # where typical rounds are alike: how many are not
+    spread: float | None = None  # standard deviation of the log ratios; null of one round
 
 
 @dataclass(frozen=True)
@@ -313,6 +314,7 @@ class Method:
     drawn: bool  # whether the order within rounds is known to be random
     rested: bool
     since: int | None = None  # of a study that stops at steady state: the first round that counts
+    planned: int | None = None  # the round at which a part of the evidence aims; null: none was recorded beforehand
 
 
 @dataclass(frozen=True)

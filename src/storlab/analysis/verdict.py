@@ -1,8 +1,8 @@
 """From log ratios to a verdict, by rules that are stated in advance.
 
 All evidence is that of signs and ranks (``signed_rank``), which supposes no shape of noise if it is asked whether two
-differ at all. If it is asked by how much, signs alone (``signs``) must say the same: around any value but 1 ranks
-suppose symmetric noise.
+differ at all; there a part of the stake aims at the study's last round where it has one (``horizon``). If it is asked
+by how much, signs alone (``signs``) must say the same: around any value but 1 ranks suppose symmetric noise.
 
 1. No verdict before the least number of rounds.
 2. Equivalent: there is evidence that the typical ratio lies above the lower end of the margin, and as much that it lies
@@ -31,9 +31,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from storlab.analysis.stats import signed_rank, signs
+from storlab.analysis.stats import horizon, signed_rank, signs
 from storlab.analysis.stats.anytime import FORESEEABLE, ROUNDING, Floats, mean_interval, spread
 from storlab.analysis.stats.checks import far_rounds
+from storlab.analysis.stats.horizon import History
 from storlab.analysis.stats.signed_rank import fewest_rounds, log_evidence, rounds_for_evidence
 from storlab.analysis.summary import Undecided, Verdict
 from storlab.findings import AnyFinding, Compared
@@ -149,17 +150,37 @@ class Failed:
 NONE_FAILED = Failed()
 
 
-def span(log_ratios: Floats, threshold: float) -> Span:
+def evidence_of(
+    log_ratios: Floats, side: int, log_needed: float, failed: int = 0, history: History | None = None
+) -> float:
+    """The log of the evidence that a ratio lies above 1, or below it for a ``side`` of −1.
+
+    ``failed``: rounds that count against that; those of a ``history`` are in it.
+    """
+    if history is None:
+        return log_evidence(log_ratios, 0.0, side, failed)
+    return history.log_evidence(log_ratios, log_needed, 0.0, side)
+
+
+def least_rounds(log_needed: float, history: History | None) -> int:
+    """In which there can be so much evidence for one side of 1."""
+    if history is None:
+        return fewest_rounds(2 * math.exp(-log_needed))
+    return horizon.fewest_rounds(history.bet, log_needed, history.tuned)
+
+
+def span(log_ratios: Floats, threshold: float, history: History | None = None) -> Span:
     """``log_ratios`` (shape ``(n,)``, n ≥ 1, finite), with what evidence of ``threshold`` (not its log) rules out."""
     mean, sd = spread(log_ratios)
     typical = signed_rank.typical(log_ratios)
-    low, high = signed_rank.interval(log_ratios, math.log(2 * threshold))
+    needed = math.log(2 * threshold)
+    low, high = (signed_rank if history is None else history).interval(log_ratios, needed)
     if high - low <= ROUNDING * max(1.0, abs(typical)):
         low = high = typical
     # Where rounds are equal, an end may lie on 0 itself, though 0 is ruled out: then it is none of the interval.
-    if log_evidence(log_ratios, 0.0, 1) >= math.log(2 * threshold):
+    if evidence_of(log_ratios, 1, needed, history=history) >= needed:
         low = max(low, _BESIDE)
-    elif log_evidence(log_ratios, 0.0, -1) >= math.log(2 * threshold):
+    elif evidence_of(log_ratios, -1, needed, history=history) >= needed:
         high = min(high, -_BESIDE)
     return Span(len(log_ratios), typical, low, high, mean, sd, threshold)
 
@@ -185,28 +206,29 @@ def judge(
     rules: Rules,
     failed: Failed = NONE_FAILED,
     threshold: float | None = None,
+    history: History | None = None,
 ) -> Judgement:
     """The verdict on ``a`` ÷ ``b``; ``log_ratios`` (shape ``(n,)``, n ≥ 1, finite) in order of the rounds.
 
     ``threshold``: the evidence that a difference needs, by ``closed_testing``; by default as if no other comparison
-    had any evidence.
+    had any evidence. ``history``: if a part of the stake aims at the study's last round; with the ``failed`` ones.
     """
     needed = rules.family / rules.alpha if threshold is None else threshold
-    found = span(log_ratios, needed)
-    remaining = _remaining(log_ratios, found, rules, failed)
+    found = span(log_ratios, needed, history)
+    remaining = _remaining(log_ratios, found, rules, failed, history)
     if found.n < rules.min_rounds:
-        kind = undecided_kind(log_ratios, found, rules, failed)
+        kind = undecided_kind(log_ratios, found, rules, failed, history)
         few = TooFewRounds(found.n, kind.fewest, "verdict")
         return Judgement(found, "undecided", few, False, remaining, kind)
     if (alike := _equivalent(log_ratios, a, b, rules, failed)) is not None:
         return alike
     if not found.bounded:
-        fewest = fewest_rounds(1 / needed)
+        fewest = least_rounds(math.log(2 * needed), history)
         lack = NoInterval(fewest if found.n < fewest else 0)
-        kind = undecided_kind(log_ratios, found, rules, failed)
+        kind = undecided_kind(log_ratios, found, rules, failed, history)
         return Judgement(found, "undecided", _compared(log_ratios, a, b, lack), False, remaining, kind)
-    if (lacks := _why_undecided(log_ratios, found, rules, failed)) is not None:
-        kind = undecided_kind(log_ratios, found, rules, failed)
+    if (lacks := _why_undecided(log_ratios, found, rules, failed, history)) is not None:
+        kind = undecided_kind(log_ratios, found, rules, failed, history)
         return Judgement(found, "undecided", _compared(log_ratios, a, b, lacks, found), False, remaining, kind)
     reason = _compared(log_ratios, a, b, Differs(rules.better), found)
     if rules.better == "neither":
@@ -260,7 +282,9 @@ def beyond(log_ratios: Floats, edge: float, sign: int, rules: Rules, failed: Fai
     return lies_beyond(log_ratios, edge, sign, rules.one_sided, failed.against(sign, rules.better))
 
 
-def undecided_kind(log_ratios: Floats, found: Span, rules: Rules, failed: Failed) -> Undecided:
+def undecided_kind(
+    log_ratios: Floats, found: Span, rules: Rules, failed: Failed, history: History | None = None
+) -> Undecided:
     """What an undecided comparison lacks, as exactly as its verdict is made.
 
     *Leaning*: were it the only comparison of its study, the evidence would be enough for the side of 1 on which both
@@ -268,13 +292,15 @@ def undecided_kind(log_ratios: Floats, found: Span, rules: Rules, failed: Failed
     *No evidence*: all else.
     """
     side = 1 if found.typical > 0 else -1
-    fewest = fewest_rounds(1 / found.threshold)
+    fewest = least_rounds(math.log(2 * found.threshold), history)
     if rules.may_be_equivalent:  # each end has one side, hence half of the evidence
         fewest = min(fewest, fewest_for_limits(rules.one_sided))
     fewest = max(fewest, rules.min_rounds)
-    evidence = log_evidence(log_ratios, 0.0, side, failed.against(side, rules.better))
+    alone = math.log(2 / rules.alpha)
+    by_itself = None if history is None else replace(history, tuned=())
+    evidence = evidence_of(log_ratios, side, alone, failed.against(side, rules.better), by_itself)
     agreeing = int((side * log_ratios > 0).sum())
-    if found.n >= rules.min_rounds and side * found.mean > 0 and evidence >= math.log(2 / rules.alpha):
+    if found.n >= rules.min_rounds and side * found.mean > 0 and evidence >= alone:
         return Undecided("leaning", agreeing, fewest)
     return Undecided("too few rounds" if found.n < fewest else "no evidence", agreeing, fewest)
 
@@ -286,7 +312,9 @@ def _compared(log_ratios: Floats, a: str, b: str, so: AnyFinding, found: Span | 
     return Compared(a, b, *counts, so, *map(safe_exp, (found.typical, found.low, found.high)))
 
 
-def _why_undecided(log_ratios: Floats, found: Span, rules: Rules, failed: Failed) -> AnyFinding | None:
+def _why_undecided(
+    log_ratios: Floats, found: Span, rules: Rules, failed: Failed, history: History | None
+) -> AnyFinding | None:
     """What rule 3 lacks; ``None`` if it lacks nothing."""
     edge = math.log1p(rules.margin)
     if rules.margin > 0 and -edge <= found.low and found.high <= edge:
@@ -297,21 +325,25 @@ def _why_undecided(log_ratios: Floats, found: Span, rules: Rules, failed: Failed
         return IncludesOne(rules.margin)
     side = 1 if found.low > 0 else -1
     lost = failed.against(side, rules.better)
-    if log_evidence(log_ratios, 0.0, side, lost) < math.log(2 * found.threshold):
+    needed = math.log(2 * found.threshold)
+    if evidence_of(log_ratios, side, needed, lost, history) < needed:
         return FailedMayMatter(lost)
     if side * found.mean <= 0:
         return MeanDisagrees(safe_exp(found.mean))
     return None
 
 
-def _remaining(log_ratios: Floats, found: Span, rules: Rules, failed: Failed) -> int | None:
+def _remaining(log_ratios: Floats, found: Span, rules: Rules, failed: Failed, history: History | None) -> int | None:
     """How many more rounds are expected to decide, if they go on as they did; ``None`` where unknown."""
     n = found.n
     if n < 2:
         return None
     side = 1 if found.typical > 0 else -1
     lost = failed.against(side, rules.better)
-    total = rounds_for_evidence(log_ratios, math.log(2 * found.threshold), 0.0, side, lost)
+    needed = math.log(2 * found.threshold)
+    total = rounds_for_evidence(log_ratios, needed, 0.0, side, lost)
+    if history is not None:
+        total = min(total, history.rounds_for_evidence(log_ratios, needed, side))
     if rules.may_be_equivalent:
         lost = failed.a + failed.b
         ends = (
@@ -322,7 +354,8 @@ def _remaining(log_ratios: Floats, found: Span, rules: Rules, failed: Failed) ->
         total = min(total, max(ends))
     if total > FORESEEABLE:
         return None
-    return max(int(total), rules.min_rounds, fewest_rounds(rules.alpha), n + 1) - n
+    least = fewest_rounds(rules.alpha)
+    return max(int(total), rules.min_rounds, least, n + 1) - n
 
 
 def safe_exp(x: float) -> float:

@@ -7,12 +7,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Struct
 
 from storlab.base.errors import RecordsError
+from storlab.base.limits import ROUNDS
 from storlab.base.record import Count, Number, RunId, read_record, to_json
 from storlab.base.text import grouped
 from storlab.findings import About, AnyFinding, Reported
@@ -98,6 +99,24 @@ class Rest(Struct, frozen=True, forbid_unknown_fields=True):
     why: Rested
 
 
+class Aim(Struct, frozen=True, forbid_unknown_fields=True):
+    """From the round after ``after`` on, the run was to end with round ``last``, as was known before that round."""
+
+    after: Annotated[int, msgspec.Meta(ge=0, le=ROUNDS)]
+    last: Annotated[int, msgspec.Meta(ge=1, le=ROUNDS)]
+
+
+class Horizon(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the evidence for differences is tuned to (``analysis/stats/horizon.py``), recorded before the first round.
+
+    ``preset`` and ``confidence`` never change; each ``aims`` was recorded before the rounds that it governs.
+    """
+
+    preset: Literal["A", "B"]
+    confidence: Annotated[float, msgspec.Meta(ge=0.5, lt=1)]
+    aims: tuple[Aim, ...]
+
+
 class Manifest(Struct, frozen=True, forbid_unknown_fields=True):
     """One run. ``inputs`` are the files that the study names (fio job files), by the name used there."""
 
@@ -132,6 +151,7 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True):
     order: Order = "shuffled"  # how the order within rounds is drawn from the seed
     rest_from: Number | None = None  # rounds before cells may rest; null: none ever does
     rests: tuple[Rest, ...] = ()  # cells that are due no longer; all others are due in every round
+    horizon: Horizon | None = None  # null: nothing was known of the number of rounds
     until: str | None = None  # of `storlab resume --until`: the rule by which it stops, in the place of the study's
     imported: Imported | None = None  # from what; of none, it was run
     suite: str = ""  # of a run of a suite, its name; it has no study

@@ -20,6 +20,7 @@ from storlab.run.limits import NO_LIMITS, Limits
 from storlab.run.observer import Interrupts, Observer
 from storlab.run.permissions import NO_PERMISSIONS, Permissions
 from storlab.run.planning.design import rule_of
+from storlab.run.planning.horizon import horizon_of
 from storlab.run.planning.plan import Plan, make_plan
 from storlab.run.recovery.journal import Journal
 from storlab.run.recovery.reclaim import tear_down
@@ -63,6 +64,7 @@ async def new_manifest(run: str, session: Session, plan: Plan, limits: Limits = 
         optional=dict(limits.optional),
         minutes=limits.minutes,
         order=plan.order_rule,
+        horizon=horizon_of(study, plan.rounds, limits),
         rest_from=None if rule_of(study, plan.rounds, limits).until == "rounds" else plan.rounds[0],
     )
 

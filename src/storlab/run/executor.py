@@ -30,10 +30,11 @@ from storlab.records.tables import Tables
 from storlab.run.beginning import begin_run, new_manifest, new_run_id, nodes_of, now
 from storlab.run.build import Setups
 from storlab.run.limits import AS_PLANNED, NO_LIMITS, Assignment, Extent, Limits, refuse_other_rule
-from storlab.run.merging import assignment_of, manifest_of, set_aside_begun_elsewhere
+from storlab.run.merging import assigned_of, assignment_of, set_aside_begun_elsewhere
 from storlab.run.observer import Interrupts, Observer
 from storlab.run.permissions import NO_PERMISSIONS, Permissions
 from storlab.run.planning.design import design_of, rule_of, summary_of
+from storlab.run.planning.horizon import aiming_at, within_budget
 from storlab.run.planning.order import PlannedTrial, due, time_left, trial_times
 from storlab.run.planning.plan import Plan, make_plan
 from storlab.run.planning.wants import refuse_unpermitted
@@ -99,7 +100,7 @@ async def run_study(
                 with new_run_folder(folder) as holding:
                     refuse_others(folder)  # a folder that was there: better now than when what it set up is torn down
                     manifest = await new_manifest(run, session, plan, limits)
-                    begin_run(holding, manifest if assignment is None else manifest_of(manifest, assignment, rounds))
+                    begin_run(holding, assigned_of(manifest, assignment, rounds, plan.study))
                     tables = tables_of_study(holding.run.manifest, plan.study)
                     return await _Executor(holding, plan, session, observer, interrupts, tables, limits).execute()
 
@@ -136,9 +137,8 @@ async def resume_run(
                 tables = derive(holding.named)
             await session.claim_devices()
             until = extent.until or manifest.until
-            write_manifest(
-                records.path, replace(manifest, finished=None, stopped=None, spent=False, rounds=rounds, until=until)
-            )
+            going_on = replace(manifest, finished=None, stopped=None, spent=False, rounds=rounds, until=until)
+            write_manifest(records.path, replace(going_on, horizon=aiming_at(manifest.horizon, rounds[1], begun)))
             limits = Limits(manifest.gates, manifest.minutes, until, manifest.optional)
             return await _Executor(holding, plan, session, observer, interrupts, tables, limits).execute()
 
@@ -200,8 +200,8 @@ class _Executor:
             self._first = plan.assigned[0]
             self._rule = Rule("rounds", *[plan.rounds[1] - self._first + 1] * 2)
         self._rests, self._may_rest = tuple(manifest.rests), manifest.rest_from is not None
-        self._began = time.monotonic()
-        self._rounds_here = 0
+        self._horizon = manifest.horizon
+        self._began, self._rounds_here = time.monotonic(), 0
         self._remaining: int | None = None
         self._spent = False
         self._stopped: AnyFinding | None = None
@@ -293,10 +293,12 @@ class _Executor:
         if self._is_spent(round_number) or self._is_hopeless(round_number):
             return True
         decided = sorted(to_rest(summary, self._rule).items()) if self._may_rest else ()
-        if new := [Rest(cell, round_number, why) for cell, why in decided if cell not in self._resting]:
-            self._rests = (*self._rests, *new)
-            folder = self._held.run
-            write_manifest(folder.path, replace(folder.manifest, rests=self._rests))
+        new = [Rest(cell, round_number, why) for cell, why in decided if cell not in self._resting]
+        horizon = within_budget(self._horizon, round_number, self._allowed(round_number))
+        if new or horizon != self._horizon:
+            self._rests, self._horizon, folder = (*self._rests, *new), horizon, self._held.run
+            write_manifest(folder.path, replace(folder.manifest, rests=self._rests, horizon=horizon))
+        if new:
             self._observer.cells_rest(round_number, [self._cells[rest.cell] for rest in new])
         return False
 
@@ -307,6 +309,13 @@ class _Executor:
             journal.note("round begins", round=number, due=cells, resting=self._resting)
             self._observer.round_begins(number, len(cells))
         return order
+
+    def _allowed(self, round_number: int) -> int:
+        """How many more rounds the budget allows, as long as those so far; 0 where that is not known."""
+        if self._limits.minutes is None or not self._rounds_here or self._plan.assigned:
+            return 0
+        a_round = (time.monotonic() - self._began) / 60 / self._rounds_here
+        return min(int(self._limits.minutes / a_round) - self._rounds_here, self._plan.rounds[1] - round_number)
 
     def _is_spent(self, round_number: int) -> bool:
         """Whether one more round, as long as those so far, would exceed the budget."""
@@ -341,8 +350,8 @@ class _Executor:
         return min(left[0], budget), min(left[1], budget)
 
     def _summarise(self, *, ended: bool = False) -> Summary:
-        emulated, rests = self._plan.emulated, self._rests
-        design = design_of(self._study, self._stopped, self._tables.warnings(), self._limits, rests, emulated)
+        known = (self._limits, self._rests, self._plan.emulated, self._horizon)
+        design = design_of(self._study, self._stopped, self._tables.warnings(), *known)
         return summary_of(design, self._tables, ended=ended)
 
     def _write_tables(self) -> None:

@@ -33,15 +33,18 @@ from storlab.records.tables import host_names
 from storlab.run.beginning import new_run_id, now
 from storlab.run.limits import AS_PLANNED, Assignment, Extent
 from storlab.run.planning.design import rule_of
+from storlab.run.planning.horizon import horizon_of
 from storlab.run.planning.order import due
 from storlab.run.planning.plan import Plan
 from storlab.study.study import Study
 
 
-def manifest_of(own: Manifest, assignment: Assignment, rounds: tuple[int, int]) -> Manifest:
-    """That of a run with nothing but these rounds. ``rounds``: those of the whole run, at least and at most."""
-    assigned = (assignment.first, assignment.last)
-    return replace(own, rounds=rounds, assigned=assigned, rests=assignment.rests, rest_from=None)
+def assigned_of(own: Manifest, to: Assignment | None, rounds: tuple[int, int], study: Study) -> Manifest:
+    """That of a run with nothing but the rounds assigned ``to`` it. ``rounds``: those of the whole, least and most."""
+    if to is None:
+        return own
+    own = replace(own, assigned=(to.first, to.last), rests=to.rests, rest_from=None)
+    return replace(own, rounds=rounds, horizon=horizon_of(study, rounds))
 
 
 def assignment_of(manifest: Manifest, extent: Extent) -> Assignment | None:

@@ -105,6 +105,12 @@ class Repeat(Model):
     )
     min: Whole = Field(5, ge=1, le=ROUNDS, description="Rounds before it may stop.")
     max: Whole = Field(30, ge=1, le=ROUNDS, description="Maximum number of rounds.")
+    aim: Literal["large differences", "small differences"] | None = Field(
+        None,
+        description="What the evidence is tuned to: most of it to the last round, which finds smaller differences, or "
+        "half of it, which finds large ones a round sooner. By default small ones, for 30 rounds or more and a margin "
+        "of at most 3 %.",
+    )
 
     @field_validator("until", mode="before")
     @classmethod

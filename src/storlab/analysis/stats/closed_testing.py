@@ -18,12 +18,16 @@ With nothing else that is undecided it is T itself, and with m comparisons witho
 Bonferroni's correction always asks for. Evidence grows and falls from round to round; that any false difference is
 ever claimed has a chance of at most α all the same, since the mean over the true hypotheses is evidence after any
 number of rounds.
+
+Evidence that aims at a number of rounds (``horizon``) is tuned to the goal that it must reach, so there each set is
+tested by the mean of evidence that is tuned to its own size, rounded up: a member that shows a difference alone must
+bring as many times 1/α as the set has members. What is needed of a comparison is then one U for each such size.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,6 +62,88 @@ def thresholds(hypotheses: Sequence[Hypothesis], alpha: float) -> Floats:
         pairs = [(hypotheses[i].a, hypotheses[i].b) for i in members]
         found[members] = _within(pairs, evidence[members], base)
     return found
+
+
+def tuned_thresholds(
+    hypotheses: Sequence[Hypothesis], evidence: Callable[[int], Floats], alpha: float
+) -> list[list[tuple[int, float]]]:
+    """Of each hypothesis pairs (t, U): the evidence against it that is tuned to sets of t must reach U, for every t.
+
+    ``evidence``: against each, tuned to sets of so many.
+    """
+    families = list(grouped((each.family, index) for index, each in enumerate(hypotheses)).values())
+    sets = [_sets_of(hypotheses, members) for members in families]
+    most = sum(max(map(len, each)) if each else len(own) for each, own in zip(sets, families, strict=True))
+    found: list[list[tuple[int, float]]] = [[] for _ in hypotheses]
+    fewer = 0
+    while fewer < most:
+        size = _rounded(fewer + 1)
+        lacking = 1 / alpha - np.minimum(evidence(size), _MOST)
+        own = [_Lacking(lacking, members, each, size) for members, each in zip(families, sets, strict=True)]
+        before, after = [_NOTHING], [_NOTHING]
+        for one, last in zip(own, reversed(own), strict=True):
+            before.append(_joined(before[-1], one.most, size))
+            after.append(_joined(after[-1], last.most, size))
+        for at, (members, one) in enumerate(zip(families, own, strict=True)):
+            others = _joined(before[at], after[len(own) - 1 - at], size)
+            for index in members:
+                sums = _joined(others, one.beside(index), size)[fewer + 1 :]
+                if len(sums) and (needed := float(sums.max()) + 1 / alpha) > 0:
+                    found[index].append((size, needed))
+        fewer = size
+    return found
+
+
+_NOTHING: Floats = np.zeros(1)
+
+
+def _joined(one: Floats, other: Floats, size: int) -> Floats:
+    """The most that so many (index) lack together, some of which are among ``one`` and the rest among ``other``."""
+    found = np.full(min(len(one) + len(other) - 1, size + 1), -math.inf)
+    for count, lacks in enumerate(one.tolist()[: size + 1]):
+        part = other[: len(found) - count]
+        found[count : count + len(part)] = np.maximum(found[count : count + len(part)], lacks + part)
+    return found
+
+
+class _Lacking:
+    """What sets of one family lack of the evidence. ``most``: those of so many members (index) at most."""
+
+    def __init__(self, lacking: Floats, members: Sequence[int], sets: list[frozenset[int]] | None, size: int) -> None:
+        self._lacking, self._members, self._sets, self._size = lacking, members, sets, size
+        self.most = self._of(members) if sets is None else self._of_sets([frozenset(), *sets])
+
+    def beside(self, index: int) -> Floats:
+        """Those of sets with a member, without what that lacks."""
+        if self._sets is None:
+            return np.concatenate([[-math.inf], self._of([each for each in self._members if each != index])])
+        with_it = [each - {index} for each in self._sets if index in each]
+        return np.concatenate([[-math.inf], self._of_sets(with_it)])
+
+    def _of(self, members: Sequence[int]) -> Floats:
+        return np.concatenate([[0.0], np.cumsum(np.sort(self._lacking[list(members)])[::-1])[: self._size]])
+
+    def _of_sets(self, sets: Sequence[frozenset[int]]) -> Floats:
+        found = np.full(min(len(self._members), self._size) + 1, -math.inf)
+        for each in sets:
+            if len(each) < len(found):
+                found[len(each)] = max(found[len(each)], float(self._lacking[list(each)].sum()))
+        return found
+
+
+def _sets_of(hypotheses: Sequence[Hypothesis], members: Sequence[int]) -> list[frozenset[int]] | None:
+    """Those of a family that may be the true ones; ``None`` where any may."""
+    pairs = [(hypotheses[i].a, hypotheses[i].b) for i in members]
+    levels = sorted({level for pair in pairs for level in pair})
+    if len(levels) > _EACH_SET:
+        return None
+    return [frozenset(members[i] for i in those) for those in _possible_sets(pairs, levels)]
+
+
+def _rounded(count: int) -> int:
+    """The least of 1, 2, 3, 4, 6, 8, 12, 16, … that is no less: so much evidence is tuned to one goal for several."""
+    power = 1 << max(count - 1, 0).bit_length()
+    return 3 * power // 4 if power >= 4 and 3 * power // 4 >= count else power
 
 
 def _within(pairs: Sequence[tuple[str, str]], evidence: Floats, base: float) -> Floats:

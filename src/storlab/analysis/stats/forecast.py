@@ -4,6 +4,8 @@ The logarithm of the capital of each bet of ``signed_rank`` is a walk whose step
 from where a round's rank lies among all others. When such a walk first reaches a bound is known (inverse Gaussian:
 Folks and Chhikara 1978, "The inverse Gaussian distribution and its statistical application"). The forecast is the round
 by which every second study has what is needed, by the bet that is soonest.
+
+If a part of the stake aims at the last round (``horizon``), studies are simulated: a hundred or so, always the same.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from functools import lru_cache
 import numpy as np
 
 from storlab.analysis.stats.anytime import FORESEEABLE, Floats
+from storlab.analysis.stats.horizon import Bet, History
 from storlab.analysis.stats.signed_rank import WEIGHTS, fewest_rounds, log_stake, odds
 
 _POINTS = (np.arange(400) + 0.5) / 400
@@ -89,3 +92,40 @@ def _steps(effect: float) -> tuple[Floats, Floats]:
     ranks = (np.argsort(np.argsort(np.abs(values))) + 0.5) / len(values)
     growth = log_stake(odds(np.sign(values) * ranks, np.array(math.inf)))
     return growth.mean(axis=1), growth.var(axis=1)
+
+
+_STUDIES, _TRIALS = 150, 12_000  # at most
+
+
+def rounds_of_studies(effect: float, bet: Bet, log_goal: float) -> Floats:
+    """In which round each of some studies finds an effect, in standard deviations of a log ratio; infinite: in none."""
+    ends = bet.last
+    noise = np.random.default_rng(20_261_130).normal(size=(min(_STUDIES, max(20, _TRIALS // ends)), ends))
+    history = History(bet, tuple(range(1, ends + 1)))
+    found = (history.path(row + effect, log_goal) >= log_goal for row in noise)
+    return np.array([1.0 + each.argmax() if each.any() else math.inf for each in found])
+
+
+def rounds_to_find(effect: float, bet: Bet, log_goal: float) -> int | None:
+    """By which every second study has found it; ``None`` where that is not within the rounds of the ``bet``."""
+    middle = float(np.median(rounds_of_studies(min(effect, _CERTAIN), bet, log_goal)))
+    return math.ceil(middle) if math.isfinite(middle) else None
+
+
+@lru_cache(maxsize=64)
+def mostly_found(bet: Bet, log_goal: float) -> float:
+    """The least effect, in standard deviations, that four of five studies find; infinite where none is."""
+    low, high = 0.0, _CERTAIN
+
+    def found(effect: float) -> bool:
+        return bool(np.isfinite(rounds_of_studies(effect, bet, log_goal)).mean() >= 0.8)
+
+    for effect in (2.5 / math.sqrt(bet.last), 4.0 / math.sqrt(bet.last)):  # near where it lies
+        if low < effect < high:
+            low, high = (low, effect) if found(effect) else (effect, high)
+    if high == _CERTAIN and not found(high):
+        return math.inf
+    while high - low > 0.04 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if found(middle) else (middle, high)
+    return high

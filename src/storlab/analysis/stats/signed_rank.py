@@ -124,21 +124,25 @@ def log_difference(values: Floats, lost: tuple[int, int] = (0, 0)) -> float:
     return float(np.logaddexp(above, below)) - math.log(2)
 
 
-def interval(values: Floats, log_needed: float) -> tuple[float, float]:
+def interval(
+    values: Floats, log_needed: float, evidence: Callable[[float, int], float] | None = None
+) -> tuple[float, float]:
     """The values of c for which neither log P(c) nor log N(c) reaches ``log_needed``; ends may be infinite.
 
-    ``values``: shape ``(n,)``, n ≥ 1.
+    ``values``: shape ``(n,)``, n ≥ 1. ``evidence``: another one, of a centre and a side.
     """
-    low, high = _end(values, log_needed), -_end(-values, log_needed)
+
+    def end(side: int) -> float:
+        def ruled_out(centre: float) -> bool:
+            if evidence is None:
+                return log_evidence(values, side * centre, side) >= log_needed
+            return evidence(side * centre, side) >= log_needed
+
+        own = side * values
+        return side * (_last(own, ruled_out) if ruled_out(float(own.min()) - 1.0) else -math.inf)
+
+    low, high = end(1), end(-1)
     return (low, high) if low <= high else (high, low)  # equal but for rounding
-
-
-def _end(values: Floats, log_needed: float) -> float:
-
-    def ruled_out(centre: float) -> bool:
-        return log_evidence(values, centre) >= log_needed
-
-    return _last(values, ruled_out) if ruled_out(float(values.min()) - 1.0) else -math.inf
 
 
 def _last(values: Floats, holds: Callable[[float], bool]) -> float:

@@ -270,6 +270,7 @@ def _foresight_as_data(made: Plan) -> dict[str, object] | None:
         "fewest_rounds_alone": foresight.alone,
         "noise": {"sd": foresight.noise.sd, "source": foresight.noise.source},
         "expected": [{"difference": by, "rounds": rounds} for by, rounds in foresight.rounds],
+        "found_in_four_of_five": foresight.finds,
         "warning": methods.too_few(foresight) or None,
     }
 

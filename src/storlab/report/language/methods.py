@@ -36,6 +36,10 @@ _STEADY = (
     "Reported are the rounds from {since} on: those in steady state, or the last five, unjudged. "
     "What came before is in the records, and in no figure or verdict."
 )
+_AIMED = (
+    "Part of the evidence aims at round {planned}, the last one planned, as was recorded before the rounds that this "
+    "governs."
+)
 _SAMPLES = "Samples within a trial are not repeats and never count as such."
 
 
@@ -51,7 +55,8 @@ def method(of: Method) -> str:
         g=of.effect_variance, order=_DRAWN if of.drawn else _NOT_DRAWN, corrected=f"{corrected}.",
         min_rounds=of.min_rounds, confidence=confidence,
     )  # fmt: skip
-    further = [_RESTED] if of.rested else []
+    further = [_AIMED.format(planned=of.planned)] if of.planned is not None and of.kind == "compared" else []
+    further += [_RESTED] if of.rested else []
     if of.since is not None:
         further.append(_STEADY.format(since=of.since))
     return " ".join((lead, *further, _SAMPLES))
@@ -114,6 +119,8 @@ def forecast(seen: Foresight) -> str:
     ]
     late = any(rounds is None or rounds > seen.most for _, rounds in seen.rounds)
     stops = f" (it stops after {seen.most})" if late else ""
+    if seen.finds is not None:
+        stops += f", and one of {percent(seen.finds)} in four of five cases within {plural(seen.most, 'round')}"
     return f"a difference {', '.join(takes)}{stops}, if ratios vary by {percent(seen.noise.sd)} {seen.noise.source}"
 
 

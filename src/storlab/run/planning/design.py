@@ -8,13 +8,16 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from storlab.analysis.design import ClaimSpec, CompareSpec, Design, ObjectiveSpec, Rest
+from storlab.analysis.stats.horizon import Bet
 from storlab.analysis.stopping import CURVE_PRECISION, Rule, Until
 from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Summary
 from storlab.analysis.unequal import KERNEL, Seen
+from storlab.base.errors import RecordsError
 from storlab.findings import AnyFinding, Reported
 from storlab.findings.answers import ClaimUnanswered
 from storlab.layers.block.queue_files import QUEUE
+from storlab.records.manifest import Horizon
 from storlab.records.manifest import Rest as RecordedRest
 from storlab.records.tables import Tables
 from storlab.run.limits import NO_LIMITS, Limits, precision_of
@@ -33,9 +36,10 @@ def design_of(
     limits: Limits = NO_LIMITS,
     rests: Iterable[RecordedRest] = (),
     emulated: bool = False,
+    horizon: Horizon | None = None,
 ) -> Design:
     """Factors, cells and planned comparisons. ``stopped``: why the run ended. ``emulated``: whether
-    any node is.
+    any node is. ``horizon``: as recorded.
     """
     factors = {factor.name: tuple(level.label for level in factor.levels) for factor in study.factors}
     comparisons = tuple(spec for specs in comparisons_of(study) for spec in specs)
@@ -45,7 +49,7 @@ def design_of(
         factors=factors,
         cells=tuple((cell.number, dict(cell.levels)) for cell in study.cells),
         comparisons=comparisons,
-        confidence=study.model.confidence,
+        confidence=study.model.confidence if horizon is None else horizon.confidence,
         stopped=stopped,
         warnings=(*map(Reported, study.notes), *warnings),
         gates=limits.gates,
@@ -65,6 +69,7 @@ def design_of(
             for asked in study.model.slo
             if asked.factor or study.sweeps
         ),
+        bet=None if horizon is None else bet_of(horizon),
     )
 
 
@@ -72,6 +77,14 @@ def claims_of(study: Study) -> tuple[Claim, ...]:
     """With objectives that no sweep is there for."""
     asked = (each for each in study.model.slo if not each.factor and not study.sweeps)
     return (*study.model.claim, *(each.as_claim for each in asked))
+
+
+def bet_of(horizon: Horizon) -> Bet:
+    """Raises ``RecordsError`` where no run recorded it so."""
+    try:
+        return Bet(horizon.preset, tuple((aim.after, aim.last) for aim in horizon.aims))
+    except ValueError as error:
+        raise RecordsError(f"the run's manifest is damaged: horizon: {error}") from None
 
 
 def hosts_of_all(groups: Mapping[str, NodeGroup]) -> tuple[str, ...]:

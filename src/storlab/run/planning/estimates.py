@@ -18,7 +18,8 @@ from storlab.base.errors import StorlabError
 from storlab.base.reading import read_file
 from storlab.records.run_folder import RunFolder
 from storlab.run.noise import BUILT_IN_BLOCK, BUILT_IN_TITLE, MachineNoise, saved
-from storlab.run.planning.design import design_of
+from storlab.run.planning.design import bet_of, design_of
+from storlab.run.planning.horizon import horizon_of
 from storlab.run.planning.metrics import foreseen
 from storlab.run.planning.order import OVERHEAD, start_time, time_with
 from storlab.run.planning.plan import Plan
@@ -34,7 +35,9 @@ def foresight_of(made: Plan) -> Foresight | None:
         return None
     least, most = made.rounds
     fewest = max(least, design_of(study).min_rounds)  # before its least number of rounds, no run ends with a verdict
-    return foresee(planned, study.model.confidence, fewest, most, typical_noise(study))
+    horizon = horizon_of(study, made.rounds)
+    bet = None if horizon is None else bet_of(horizon)
+    return foresee(planned, study.model.confidence, fewest, most, typical_noise(study), bet)
 
 
 def typical_noise(study: Study) -> TypicalNoise:

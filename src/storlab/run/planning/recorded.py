@@ -28,7 +28,7 @@ def design_of_run(manifest: Manifest, tables: Tables) -> Design:
         stopped = manifest.stopped or Interrupted("goes on")
         warnings, emulated = tables.warnings(), manifest.emulated
         limits = Limits(manifest.gates, optional=manifest.optional)
-        design = design_of(_asked_by(manifest), stopped, warnings, limits, manifest.rests, emulated)
+        design = design_of(_asked_by(manifest), stopped, warnings, limits, manifest.rests, emulated, manifest.horizon)
         return replace(design, declared=tables.declared())
     swept = [name for name, labels in imported.factors.items() if is_sweep(labels)]
     loading = [name for name in swept if names_load(name)]
