@@ -46,7 +46,7 @@ def test_the_verdict_is_the_first_line_and_the_status(
     [
         (("fsnyc",), "unknown check 'fsnyc': write one of etcd, fsync, postgres"),
         (("fsync", "--dir", "/dev/shm"), "its files are in memory (tmpfs), and on no disk"),
-        (("fsync", "--dir", "/nowhere"), "there is no directory /nowhere"),
+        (("fsync", "--dir", "/nowhere"), "--dir /nowhere: there is no such directory"),
         (("fsync", "--dir", "/var/tmp", "--below", "10MB"), '"10MB" is not a duration'),
     ],
 )

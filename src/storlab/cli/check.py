@@ -57,6 +57,8 @@ def check(
         show(study.read_text().rstrip())
         return
     place = directory.resolve()
+    if not place.is_dir():
+        raise UserError(f"--dir {directory}: there is no such directory; make it first, or name another")
     _refuse_memory(place)
     limit = [] if below is None else [f"claim.0.below={below}"]
     options = RunOptions(

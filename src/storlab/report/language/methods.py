@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from storlab.base.amounts import percent, plural
+from storlab.report.language.format import interval, quantity, ratio, ratio_interval
 from storlab.report.language.of_answers import claimed_range
 
 if TYPE_CHECKING:
-    from storlab.analysis.data import Expected
+    from storlab.analysis.data import Claim, Expected
     from storlab.analysis.foresight import Foresight
     from storlab.analysis.runs.across_runs import RunsMethod
     from storlab.analysis.summary import Method
@@ -91,6 +92,19 @@ def runs_method(of: RunsMethod) -> str:
         "variances, and never judged.": of.variability,
     }
     return " ".join(text for text, true in said.items() if true)
+
+
+def claim_value(claim: Claim) -> str:
+    """ "8.3 ms (4.2 to 12.3 ms, 15 rounds)", or a ratio; empty if nothing was measured."""
+    if claim.value is None:
+        return ""
+    if claim.right:
+        value = ratio(claim.value, claim.low, claim.high)
+        span = ratio_interval(claim.low, claim.high, claim.value)
+    else:
+        value = quantity(claim.value, claim.unit, claim.low, claim.high)
+        span = interval(claim.low, claim.high, claim.unit, claim.value)
+    return f"{value} ({span or 'no interval yet'}, {plural(claim.rounds, 'round')})"
 
 
 def expected(claim: Expected, unit: str) -> str:

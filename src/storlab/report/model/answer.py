@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
+from storlab.analysis.data import Claim
 from storlab.analysis.design import machines_of_rounds
 from storlab.analysis.summary import Comparison, Estimate, Summary
 from storlab.base.text import grouped, ranges
@@ -19,6 +20,7 @@ from storlab.findings.runs import Answered, Unanswered
 from storlab.metrics import PROBE
 from storlab.report.language import format as fmt
 from storlab.report.language import words
+from storlab.report.language.methods import claim_value
 from storlab.report.language.of_runs import rested
 from storlab.report.language.say import say
 from storlab.report.model.input import ReportInput, shared_levels
@@ -86,13 +88,19 @@ def _missing(summary: Summary) -> str:
 
 
 def _without_verdicts(summary: Summary, primary: Sequence[Estimate]) -> str:
-    claims = [f"{words.levels(c.left)}: {c.verdict}" if c.left else c.verdict for c in summary.claims]
-    if claims and not summary.comparisons:
-        verdicts = zip(summary.claims, claims, strict=True)
-        of = grouped((claim.name.rstrip(".:"), verdict) for claim, verdict in verdicts)
-        said = " ".join(f"{name}: {', '.join(each)}." for name, each in list(of.items())[:_MOST])
-        return f"{said} {_values(summary, primary)}"
-    return _values(summary, primary)
+    if not summary.claims or summary.comparisons:
+        return _values(summary, primary)
+    of = grouped((claim.name.rstrip(".:"), _verdict(claim)) for claim in summary.claims)
+    said = " ".join(f"{name}: {', '.join(each)}." for name, each in list(of.items())[:_MOST])
+    # A claim's interval is as wide as its verdict needs: a second one of the same metric would contradict it.
+    claimed = {(claim.source, claim.metric) for claim in summary.claims}
+    told = bool(primary) and (primary[0].source, primary[0].metric) in claimed
+    return said if told else f"{said} {_values(summary, primary)}"
+
+
+def _verdict(claim: Claim) -> str:
+    where = f"{words.levels(claim.left)}: " if claim.left else ""
+    return ", ".join(filter(None, (f"{where}{claim.verdict}", claim_value(claim))))
 
 
 def _values(summary: Summary, primary: Sequence[Estimate]) -> str:

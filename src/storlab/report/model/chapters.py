@@ -11,7 +11,7 @@ from storlab.base.text import grouped
 from storlab.report.document import Cell, Line, Sentences, Table, Tone
 from storlab.report.language import format as fmt
 from storlab.report.language import words
-from storlab.report.language.methods import expected
+from storlab.report.language.methods import claim_value, expected
 from storlab.report.language.say import said as told_of
 from storlab.report.language.say import say
 from storlab.report.model.input import CpuProfile, Facts, Packets, PowerCuts, ReportInput
@@ -44,16 +44,7 @@ def _figure(claim: Claim) -> str:
     asked = expected(claim.expected, claim.unit)
     said = f"; claimed: {asked}." if asked else "."
     about = ", ".join(filter(None, (claim.metric, _where(claim))))
-    if claim.value is None:
-        return f"{about}{said}"
-    if claim.right:
-        value = fmt.ratio(claim.value, claim.low, claim.high)
-        span = fmt.ratio_interval(claim.low, claim.high, claim.value)
-    else:
-        value = fmt.quantity(claim.value, claim.unit, claim.low, claim.high)
-        span = fmt.interval(claim.low, claim.high, claim.unit, claim.value)
-    rounds = fmt.plural(claim.rounds, "round")
-    return f"{about}: {value} ({span or 'no interval yet'}, {rounds}){said}"
+    return f"{': '.join(filter(None, (about, claim_value(claim))))}{said}"
 
 
 def _where(claim: Claim) -> str:
