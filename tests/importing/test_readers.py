@@ -130,8 +130,15 @@ def test_rows_of_settings_are_cells_and_runs_one_after_the_other_are_rounds() ->
     assert parts[1].measured.totals()["random-write.bandwidth"] == 1_100_000 * 1024
     rounds = totals(read("dd", text_of("dd") + text_of("dd").replace(b"0.046674", b"0.093348")))
     assert rounds[0]["bandwidth"] == pytest.approx(2 * rounds[1]["bandwidth"])
-    with pytest.raises(ParseError, match="metric bandwidth: there are 2 numbers of it, so it is the output of several"):
-        read("rados-bench", text_of("rados-bench") * 2)
+    with pytest.raises(ParseError, match="metric rate: there are 2 numbers of it, so it is the output of several"):
+        read("ycsb", text_of("ycsb") * 2)
+
+
+@pytest.mark.parametrize("name", [name for name in reader_names() if built_in(name).each and name != "diskspd"])
+def test_runs_that_were_appended_to_one_file_are_not_mixed(name: str) -> None:
+    (one,) = read(name, text_of(name))
+    both = read(name, text_of(name) * 2)
+    assert totals(both) == totals([one, one]) and [part.traits for part in both] == [one.traits, one.traits]
 
 
 @pytest.mark.parametrize(

@@ -261,7 +261,8 @@ def _refuse_merged(document: bytes, source: str, line: int) -> None:
                 raise ParseError(said, source, line)
         return found
 
-    json.loads(_cleaned(document), object_pairs_hook=once)
+    # Numbers stay as they are written: one of thousands of digits is none that Python converts.
+    json.loads(_cleaned(document), object_pairs_hook=once, parse_int=str.encode, parse_float=str.encode)
 
 
 def _lines(*parts: bytes) -> tuple[str, ...]:

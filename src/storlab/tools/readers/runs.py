@@ -62,10 +62,12 @@ def _of_text(reader: Reader, text: bytes, source: str) -> Iterator[Run]:
     starts = [0]
     if reader.each is not None:
         starts = [match.start() for match in islice(pattern(reader.each).matches(text), MOST)] or [0]
+    head = text[: starts[0]]  # what the tool says before the first of them
     for begin, end in zip(starts, [*starts[1:], len(text)], strict=True):
         own = text[begin:end]
         headings = headings_in(reader, own)
-        settings = {name: said for name, regex in reader.settings.items() if (said := said_in(regex, own))}
+        found_in = {name: said_in(regex, own) or said_in(regex, head) for name, regex in reader.settings.items()}
+        settings = {name: said for name, said in found_in.items() if said}
         line = text.count(b"\n", 0, begin) + 1
         blocks = {name: blocks_of(table, own, source, line) for name, table in reader.tables.items()}
         tables, warnings = _kept(reader, blocks)
