@@ -166,6 +166,16 @@ def test_jobs_after_a_stonewall_have_their_run_times_added() -> None:
     assert not parse_fio(both, "x").warnings
 
 
+def test_the_depth_that_fio_sought_for_a_target_of_latency_is_a_metric_of_each_job_and_of_all() -> None:
+    found = document("fio-stonewall.json")
+    for depth, job in zip((8, 3), found["jobs"], strict=True):
+        job |= {"latency_depth": depth, "latency_target": 500_000, "latency_percentile": 90.0, "latency_window": 50_000}
+    measured = parse_fio(json.dumps(found).encode(), "x")
+    depths = [values(measured, *of)["latency_target.depth"] for of in (["one"], ["two"], [])]
+    assert depths == [8, 3, 11]
+    assert "latency_target.depth" not in values(parse_fio(golden("fio-stonewall.json"), "x"))
+
+
 def test_a_steady_state_gives_its_window_and_deviation_and_warns_where_it_was_not_attained() -> None:
     measured = parse_fio(golden("fio-steady.json"), "x")
     block = document("fio-steady.json")["jobs"][0]["steadystate"]

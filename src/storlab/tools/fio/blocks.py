@@ -102,6 +102,8 @@ class JobBlock(Struct, frozen=True):
     mixed: DirectionBlock | None = None
     sync: SyncBlock | None = None
     steadystate: SteadyBlock | None = None
+    latency_depth: Count | None = None  # with ``latency_target``, as the next one
+    latency_target: Count | None = None
     options: dict[str, Any] | None = msgspec.field(name="job options", default=None)
     hostname: str = ""
     port: Count = 0

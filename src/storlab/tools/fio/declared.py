@@ -81,6 +81,8 @@ _STEADY = (
     MetricSpec("steady.deviation", "1", "lower", "max"),
     MetricSpec("steady.slope", "1/s", across="none"),
 )
+_TARGET = (MetricSpec("latency_target.depth", "1", "higher"),)
+"""The queue depth at which fio kept to its ``latency_target``, over all jobs together."""
 
 
 def submissions(prefix: str, percentiles: tuple[float, ...]) -> tuple[MetricSpec, ...]:
@@ -102,7 +104,7 @@ def columns(percentiles: tuple[float, ...] = PERCENTILES) -> tuple[MetricSpec, .
     )
 
 
-METRICS = by_name([*columns(), *_STALLS, *_SLICES, *_STEADY])
+METRICS = by_name([*columns(), *_STALLS, *_SLICES, *_STEADY, *_TARGET])
 
 
 @cache
@@ -111,11 +113,12 @@ def declared(
     *,
     sync: bool = True,
     steady: bool = True,
+    target: bool = True,
     percentiles: tuple[float, ...] = PERCENTILES,
     submission: bool = True,
 ) -> tuple[MetricSpec, ...]:
-    """All that fio yields of jobs that may do I/O in these directions, with fsync or its like, a steady state, or
-    percentiles of submission.
+    """All that fio yields of jobs that may do I/O in these directions, with fsync or its like, a steady state, a
+    target of latency, or percentiles of submission.
 
     Among ``directions`` may be any of ``DONE``, for jobs of these engines.
     """
@@ -129,4 +132,5 @@ def declared(
         *_STALLS,
         *_SLICES,
         *(_STEADY if steady else ()),
+        *(_TARGET if target else ()),
     )

@@ -238,7 +238,7 @@ _QUANTITIES = ("iops", "bw", "lat")
 
 @dataclass(frozen=True)
 class Steady:
-    """What the steady-state blocks of all jobs say; ``series`` has ``SERIES_COLUMNS``."""
+    """What the steady-state blocks of all jobs say, and depths that were sought; ``series`` has ``SERIES_COLUMNS``."""
 
     values: tuple[Value, ...] = ()
     series: pl.DataFrame = field(default_factory=lambda: empty(SERIES_COLUMNS))
@@ -279,8 +279,13 @@ def steady_states(jobs: Sequence[JobBlock], names: Sequence[str]) -> Steady:
                 (name, metric, max(ends - len(column) + at, 0.0), value, unit)
                 for at, value in enumerate(column, start=1)
             ]
+    depths = [(job.latency_depth, name) for job, name in zip(jobs, names, strict=True) if job.latency_target]
+    found = [METRICS["latency_target.depth"].value(depth, name) for depth, name in depths if depth is not None]
+    if found:
+        found.append(METRICS["latency_target.depth"].value(sum(depth or 0 for depth, _ in depths)))
     if not facts:
-        return Steady()
+        return Steady(tuple(found))
+    values += found
     values.append(METRICS["steady.attained"].value(not warnings))
     series = pl.DataFrame(rows, schema=SERIES_COLUMNS, orient="row")
     return Steady(tuple(values), series, tuple(warnings), {"steady.criterion": facts})

@@ -90,13 +90,14 @@ class FioWorkload(Workload):
 
     def declares(self) -> tuple[MetricSpec, ...]:
         jobs = self._jobs()
-        patterns = (".*sync.*", "steadystate|ss", "slat_percentiles")
-        sync, steady, submission = (fio_options.may_have(jobs, pattern) for pattern in patterns)
+        patterns = (".*sync.*", "steadystate|ss", "slat_percentiles", "latency_target")
+        sync, steady, submission, target = (fio_options.may_have(jobs, pattern) for pattern in patterns)
         lists = [fio_options.text(value) for job in jobs for key, value in job.options.items() if key == _PERCENTILES]
         return declared(
             fio_options.directions(jobs),
             sync=sync,
             steady=steady,
+            target=target,
             percentiles=wanted_percentiles(lists),
             submission=submission,
         )
