@@ -155,6 +155,7 @@ def test_in_any_history_the_capital_is_what_the_rule_says() -> None:
         ratios = np.array(list(values.values()))
         for side, centre in itertools.product(SIDES, (0.0, 0.5)):
             found = history.path(ratios, goal, centre, side)
+            assert history.reaches(ratios, goal, centre, side) == (found[-1:] >= goal).any(), seed
             assert found == pytest.approx(by_reference(values, history, goal, centre, side), abs=1e-9), seed
 
 

@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Literal, get_args
 
@@ -122,7 +122,22 @@ class History:
 
     def interval(self, values: Floats, log_goal: float) -> tuple[float, float]:
         """As ``signed_rank.interval``."""
-        return signed_rank.interval(values, log_goal, lambda c, side: self.log_evidence(values, log_goal, c, side))
+        return signed_rank.interval(
+            values, log_goal, lambda c, side: log_goal if self.reaches(values, log_goal, c, side) else -math.inf
+        )
+
+    def reaches(self, values: Floats, log_goal: float, centre: float, side: int) -> bool:
+        """Whether ``log_evidence`` is enough, looking no further than it takes to know."""
+        won, scores = self._won(values, centre, side)
+        for goal, needed in sorted(self.tuned or ((log_goal, log_goal),), key=lambda each: -each[1]):
+            others = _Others(won, self.bet, goal)
+            if not self.last or (not others.extended and goal + float(others.after_each()[-1]) >= needed):
+                continue
+            *_, price = self._prices(scores, others)
+            share = math.exp(min(float(others.after_each()[-1]), _LARGEST))
+            if goal + math.log(max(share + price, 1e-300)) < needed:
+                return False
+        return self.last > 0
 
     def path(self, values: Floats, log_goal: float, centre: float = 0.0, side: int = 1) -> Floats:
         """log K after each round of the study, whether the comparison has a ratio in it or not."""
@@ -133,6 +148,17 @@ class History:
 
     def paths(self, values: Floats, log_goals: Sequence[float], centre: float, side: int) -> list[Floats]:
         """log K after each round, tuned to each of these goals."""
+        won, scores = self._won(values, centre, side)
+        found = []
+        for log_goal in log_goals:
+            to_goal = _Others(won, self.bet, log_goal)
+            prices = list(self._prices(scores, to_goal))
+            with np.errstate(divide="ignore"):
+                found.append(log_goal + np.logaddexp(to_goal.after_each(), np.log(prices)))
+        return found
+
+    def _won(self, values: Floats, centre: float, side: int) -> tuple[Floats, list[float]]:
+        """Log factors of all bets but that on the last round, after each round, and the scores of the rounds."""
         off = values - centre
         off = np.where(np.abs(off) <= ROUNDING, 0.0, np.round(off, 12))
         stakes = np.zeros((len(signed_rank.STRENGTHS), self.last))
@@ -140,21 +166,14 @@ class History:
         stakes[:, own] = side * odds(sequential_signed_ranks(off), np.arange(1.0, len(values) + 1))
         gone = np.array(sorted(self.lost[0 if side > 0 else 1]), dtype=np.int64)
         stakes[:, gone - 1] = -odds(np.ones(len(gone)), gone.astype(np.float64))
-        scores = (stakes[1] / signed_rank.STRENGTHS[1]).tolist()
-        won, found = np.cumsum(log_stake(stakes), axis=1), []
-        for log_goal in log_goals:
-            to_goal = _Others(won, self.bet.preset, log_goal)
-            prices = list(self._prices(scores, to_goal))
-            with np.errstate(divide="ignore"):
-                found.append(log_goal + np.logaddexp(to_goal.after_each(), np.log(prices)))
-        return found
+        return np.cumsum(log_stake(stakes), axis=1), (stakes[1] / signed_rank.STRENGTHS[1]).tolist()
 
     def _prices(self, scores: Sequence[float], others: _Others) -> Iterator[float]:
         changes = dict[int, list[tuple[int, bool]]]()
         for after, rounds, over in self.bet._in_force():
             changes.setdefault(after, []).append((rounds, over))
         (ends, _), *changes[0] = changes[0]
-        price = others.first_price(ends)
+        price = others.first_price
         left = _left(ends)
         for number, score in enumerate(scores, 1):
             for rounds, over in changes.get(number - 1, ()):
@@ -184,28 +203,18 @@ class History:
         return len(values) + known[0] - self.last if known else math.inf
 
 
-@dataclass
 class _Others:
     """R and O, in logs and as shares of the goal. ``won``: log factors of each of their bets, after each round."""
 
-    won: Floats
-    preset: Preset
-    log_goal: float
-    _weights: Floats = field(init=False)
-    _kept: Floats = field(init=False)
-
-    def __post_init__(self) -> None:
-        _, runs, others = _SHARES[self.preset]
-        self._weights = runs * _RUNS + others * _OPEN
-        self._kept = np.zeros(self.won.shape[1])  # log of what extensions have left
-
-    def first_price(self, ends: int) -> float:
-        """Where no price can be as low as the stake, the strongest bet has it instead."""
-        aimed = _SHARES[self.preset][0]
-        if price := _floor(aimed * math.exp(-self.log_goal), ends):
-            return price
-        self._weights = self._weights + aimed * _RUNS
-        return 0.0
+    def __init__(self, won: Floats, bet: Bet, log_goal: float) -> None:
+        aimed, runs, others = _SHARES[bet.preset]
+        self.first_price = _floor(aimed * math.exp(-log_goal), bet.horizons[0][1])
+        self.extended = len(bet.horizons) > 1
+        # Where no price can be as low as the stake, the strongest bet has it instead.
+        weights = (runs if self.first_price else runs + aimed) * _RUNS + others * _OPEN
+        with np.errstate(divide="ignore"):
+            self._alone = np.logaddexp.reduce(won + np.log(weights)[:, None]) - log_goal
+        self._kept = np.zeros(won.shape[1])  # log of what extensions have left
 
     def bought(self, after: int, rounds: int) -> float:
         share = math.exp(min(float(self.after_each()[after - 1]), _LARGEST))
@@ -213,9 +222,7 @@ class _Others:
         return _floor(_MOVED * share, rounds)
 
     def after_each(self) -> Floats:
-        with np.errstate(divide="ignore"):
-            mixed = np.logaddexp.reduce(self.won + np.log(self._weights)[:, None])
-        return np.asarray(mixed + self._kept - self.log_goal)
+        return np.asarray(self._alone + self._kept)
 
 
 def _floor(price: float, rounds: int) -> float:
