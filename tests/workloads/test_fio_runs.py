@@ -159,6 +159,8 @@ def test_what_failed_and_was_passed_over_is_not_missing() -> None:
     ran = jobs_of(sections_of("[a]\nrw=read\nsize=8M\ncontinue_on_error=all"))
     assert fell_short(ran, {"bytes": 7 * 2**20, "errors": 0}, False).startswith("fio did 7 MiB of the 8 MiB")
     assert fell_short(ran, {"bytes": 7 * 2**20, "errors": 256}, False) == ""
+    assert fell_short(ran, {"errors": 0}, False) == "fio did no I/O"
+    assert fell_short(ran, {"stat.ios": 1500, "errors": 0}, False) == "", "which moves no bytes"
 
 
 def test_jobs_that_begin_apart_have_no_series_together(tmp_path: Path) -> None:

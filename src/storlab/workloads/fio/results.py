@@ -14,7 +14,7 @@ from storlab.base.text import grouped, is_whole
 from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import Value
 from storlab.nodes.process import ExitRecord
-from storlab.tools.fio.declared import METRICS
+from storlab.tools.fio.declared import DONE, METRICS
 from storlab.tools.fio.histogram import PACKED_HISTOGRAMS, read_histogram_logs, with_histogram_logs
 from storlab.tools.fio.log_lines import AT_ONCE, IS_PACKED, Phases, packed_logs
 from storlab.tools.fio.logs import (
@@ -55,12 +55,13 @@ def fell_short(ran: Sequence[Job], totals: Mapping[str, float], ramped: bool) ->
     """
     did = totals.get("bytes", 0.0)
     counts_only = any(str(job.options.get("ioengine", "")).startswith(_COUNTS) for job in ran)
-    if not did and not (counts_only and totals.get("ios")):
+    operations = any(totals.get(f"{name}.ios") for name in DONE) or (counts_only and totals.get("ios"))
+    if not did and not operations:
         return "fio did no I/O"
     options = {plain(key) for job in ran for key in job.options}
     passed_over = totals.get("errors")  # which move no bytes; they are counted
     wanted = work(ran) if not ramped and not passed_over and not options & _LESS_BYTES else None
-    if wanted is not None and wanted.longest is None and did < _ENOUGH * wanted.moved:
+    if wanted is not None and wanted.longest is None and not operations and did < _ENOUGH * wanted.moved:
         return f"fio did {did / _MIB:.4g} MiB of the {wanted.moved / _MIB:.4g} MiB that it was asked for"
     longest = max((seconds for job in ran if (seconds := runtime(job.options)) is not None), default=0.0)
     lasted = totals.get("runtime", longest)
