@@ -566,6 +566,7 @@ KILLED: tuple[dict[str, Any], ...] = (
     {"layer": "bcache", "cache": "d", "bucket": "64k"},
     {"layer": "integrity", "state": "wiped"},
     {"layer": "verity", "hashes": "d"},
+    {"layer": "lvm", "type": "raid1", "disks": ["d"]},
 )
 
 
