@@ -221,9 +221,14 @@ async def program_path(node: Node, program: str) -> str | None:
     return found.stdout.decode(errors="replace").strip() if found.ok else None
 
 
+_SIGNS = {"zram": "/sys/class/zram-control"}
+"""Of a driver that shows no parameters, so that sysfs has no module of it where it is built in."""
+
+
 async def _has_module(node: Node, module: str) -> bool:
     """Built in, as its parameters say where modprobe(8) knows of no modules at all, or to be loaded."""
-    built_in = await node.run(["test", "-e", f"/sys/module/{module.replace('-', '_')}"], check=False)
+    sign = _SIGNS.get(module, f"/sys/module/{module.replace('-', '_')}")
+    built_in = await node.run(["test", "-e", sign], check=False)
     return built_in.ok or await _loadable(node, module)
 
 
