@@ -277,13 +277,13 @@ async def test_a_set_up_that_is_killed_at_any_step_leaves_nothing(pair: Pair, mo
 async def test_a_volume_lies_on_an_encrypted_array_and_a_file_system_on_the_volume(pair: Pair) -> None:
     server = pair.server
     try:
-        disks = await pair.disks(2, "96M")
+        disks = await pair.disks(2, "400M")
         md, crypt, lvm, mkfs, mount = parse(
             [
                 {"layer": "md", "level": "1", "disks": ["d"]},
                 {"layer": "crypt"},
-                {"layer": "lvm", "size": "40M", "snapshots": {"size": "16M"}},
-                {"layer": "mkfs", "type": "ext4"},
+                {"layer": "lvm", "size": "320M", "snapshots": {"size": "16M"}},
+                {"layer": "mkfs", "type": "xfs"},
                 {"layer": "mount"},
             ]
         )
