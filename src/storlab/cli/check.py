@@ -42,9 +42,10 @@ def check(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Check whether a directory's disk is fast enough, in about a minute and without root.
+    """Check whether a directory's disk is fast enough, in a minute.
 
-    It writes files of its own into the directory, and removes them. The status is 0 if each claim holds, else 4.
+    It needs no root, writes files of its own into the directory, and removes them. The status is 0 if each claim
+    holds, else 4.
     """
     from storlab.cli.reporting import finish
     from storlab.cli.run import RunOptions, run_of
