@@ -152,9 +152,18 @@ def _either(wanted: list[str]) -> str:
 def _unknown_key(key: str, model: type[BaseModel] | None) -> str:
     if model is None:
         return "this key is unknown"
+    within = next((name for name, info in model.model_fields.items() if _has_key(info.annotation, key)), "")
+    if within:
+        return f"this key is unknown here; write {within} = {{ {key} = … }}"
     close = _nearest_key(key, model)
     known = ", ".join(info.alias or name for name, info in model.model_fields.items())
     return f"this key is unknown; did you mean {close!r}?" if close else f"this key is unknown; there are: {known}"
+
+
+def _has_key(annotation: Any, key: str) -> bool:
+    """Whether a table that may stand there has this key."""
+    kinds = (annotation, *get_args(annotation))
+    return any(isinstance(cls, type) and issubclass(cls, BaseModel) and key in cls.model_fields for cls in kinds)
 
 
 def _nearest_key(key: str, model: type[BaseModel] | None) -> str:
