@@ -359,6 +359,13 @@ def test_what_evidence_aims_at_is_the_last_round_that_may_come_and_follows_a_bud
 
     assert horizon("max = 12") == Horizon("B", 0.95, (Aim(0, 12),))
     assert horizon('max = 12, aim = "small differences"') == Horizon("A", 0.95, (Aim(0, 12),))
+    built = parse_study(
+        f'title = "A"\nprimary = "took"\nstack = [{{ layer = "directory" }}]\n{_COMPARED}'.encode(), "a", str
+    )
+    assert horizon_of(built, (5, 10_000)) is None
+    assert horizon_of(built, (5, 10_000), Limits(minutes=5)) == Horizon("B", 0.95, (Aim(0, 30),)), (
+        "until a round is done"
+    )
     assert horizon('until = "steady"') is None and horizon("max = 10_000") is None
     begun = horizon("max = 30")
     assert begun == Horizon("B", 0.95, (Aim(0, 30),)) and aiming_at(begun, 30, 4) == aiming_at(begun, 4, 4) == begun

@@ -24,9 +24,10 @@ _CLEARLY_MORE = 1.25
 def horizon_of(study: Study, rounds: tuple[int, int], limits: Limits = NO_LIMITS) -> Horizon | None:
     """What is to be recorded before the first of ``rounds``, at least and at most; ``None`` where these say nothing.
 
-    A study that waits for steady state is judged by the rounds since then, and nobody knows how many there will be.
+    A study that waits for steady state is judged by the rounds since then, and nobody knows how many there will be. If
+    only a budget ends it, the first round will tell; until then the study's own number is as good as any.
     """
-    most = rounds[1]
+    most = rounds[1] if limits.minutes is None else min(rounds[1], study.model.repeat.max)
     if rule_of(study, rounds, limits).until == "steady" or most >= ROUNDS:
         return None
     margins = [asked.margin for asked in study.model.compare if asked.margin is not None]
