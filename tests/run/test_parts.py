@@ -94,7 +94,8 @@ def announced(folder: Path, undo: str) -> int:
 
 
 def test_a_layout_has_one_unit_for_what_is_kept_whatever_stands_on_it_and_names_owners_as_parts_are_named() -> None:
-    levels = '[factors.fs]\na = { layer = "mkfs", type = "ext4" }\nb = { layer = "mkfs", type = "xfs" }'
+    ext4 = 'layer = "mkfs", type = "ext4"'
+    levels = f"[factors.fs]\na = {{ {ext4} }}\nb = {{ {ext4}, journal = false }}"
     found = cells(f'{KEPT}, {{ layer = "loop" }}, "{{fs}}", {{ layer = "mount" }}', levels)
     kept = [[unit.identity for unit in cell.units if unit.links and unit.keep == "run"] for cell in found]
     assert kept[0] == kept[1] and len(kept[0]) == 1

@@ -58,7 +58,7 @@ b = "xfs"
 [factors.rw]
 levels = ["read", "write", "rw"]
 [nodes.local]
-stack = [{ layer = "file", size = "64M" }, { layer = "loop" }, { layer = "mkfs", type = "{fs}" }, { layer = "mount" }]
+stack = [{ layer = "file", size = "320M" }, { layer = "loop" }, { layer = "mkfs", type = "{fs}" }, { layer = "mount" }]
 [workload.w]
 fio = { rw = "{rw}", size = "1M" }
 [[compare]]
