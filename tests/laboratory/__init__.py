@@ -162,7 +162,7 @@ class Laboratory:
 
     def leftovers(self) -> list[str]:
         """All that Storlab could have left, in words. Waits a little for what is just dying."""
-        wait_until(lambda: not self._leftovers(), 5.0)
+        wait_until(lambda: not self._leftovers(), 30.0)
         return self._leftovers()
 
     def _leftovers(self) -> list[str]:

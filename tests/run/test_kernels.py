@@ -166,7 +166,7 @@ def machines(lab: Laboratory) -> Iterator[Hosts]:
     with hosts(lab.folder / "hosts", 1, [lab.scratch]) as made:
         lab.environment |= made.environment
         yield made
-    for left in lab.leftovers():  # cgroups are this machine's: a boot does not empty them, as it would elsewhere
+    for left in lab._leftovers():  # cgroups are this machine's: a boot does not empty them, as it would elsewhere
         if left.startswith("cgroup ") and left.endswith("-far"):
             Path(left.removeprefix("cgroup ")).rmdir()
 

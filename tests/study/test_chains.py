@@ -72,66 +72,21 @@ def names(chain: Chain) -> str:
 STORE = sample(__file__, "cases/store.toml")
 
 
-def test_a_disk_a_database_and_its_client_are_on_three_machines() -> None:
-    found = written(
-        STORE
-        + """
-        [nodes.db]
-        kind  = "vm"
-        from  = "store"
-        stack = [{ layer = "nbd-export" }, { layer = "nbd" }, { layer = "mkfs", type = "xfs" }, { layer = "mount" },
-                 { layer = "database" }]
-        [nodes.client]
-        kind  = "vm"
-        from  = "db"
-        stack = [{ layer = "connect" }]
-        """
-    )
-    assert {group: names(chain) for (group, _), chain in found.items()} == {
-        "store": "file:run | virtio-blk:run",
-        "db": "nbd-export:trial | nbd:trial mkfs:trial mount:trial database:trial",
-        "client": " | connect:trial",
-    }
-    assert [chain.source for chain in found.values()] == ["host", "store", "db"]
-    client = found["client", MAIN]
-    assert ends_as(client, found) == Server
+CASES = dict(case.split("\n", 1) for case in sample(__file__, "cases/chains.txt").split("## ")[1:])
 
 
-def test_four_guests_have_a_raidz_of_three_disks_each_and_one_folder_together() -> None:
-    found = written(
-        """
-        [nodes.vm]
-        kind  = "vm"
-        count = 4
-        stack = [{ layer = "zpool", layout = "raidz1", vdevs = ["d"] }, { layer = "zfs" }]
-        extra.d     = { count = 3, stack = [{ layer = "file", size = "1G" }, { layer = "virtio-blk" }] }
-        extra.share = { stack = [{ layer = "directory" }, { layer = "9p" }] }
-        """
-    )
-    assert {name: names(chain) for (_, name), chain in found.items()} == {
-        "": " | zpool:trial zfs:trial",
-        "d": "file:trial | virtio-blk:trial",
-        "share": "directory*:trial | 9p:trial",
-    }
-    assert found["vm", "d"].count == 3
-    assert found["vm", MAIN].crossing is None
+@pytest.mark.parametrize("case", CASES)
+def test_chains_are_those_of_the_case(case: str) -> None:
+    nodes, expected = CASES[case].replace("STORE\n", STORE).split("\n\n")
+    found = written(nodes)
+    assert [f"{group} {name or '='} {names(chain)}" for (group, name), chain in found.items()] == expected.splitlines()
 
 
-def test_a_pool_is_kept_for_a_round_and_one_volume_in_it_is_exported_once_to_two_clients() -> None:
-    found = written(
-        STORE
-        + """
-        [nodes.c]
-        kind  = "vm"
-        count = 2
-        from  = "store"
-        stack = [{ layer = "zpool", keep = "round" }, { layer = "zvol", size = "1G", once = true },
-                 { layer = "nbd-export", shared = 2, once = true }, { layer = "nbd" }]
-        """
-    )
-    chain = found["c", MAIN]
-    assert names(chain) == "zpool*:round zvol*:trial nbd-export*:trial | nbd:trial"
-    assert chain.shared == 3
+def test_a_chain_knows_its_source_how_many_it_is_for_and_what_its_end_gives() -> None:
+    three, four, shared = (written(CASES[case].split("\n\n")[0].replace("STORE\n", STORE)) for case in list(CASES)[:3])
+    assert [chain.source for chain in three.values()] == ["host", "store", "db"]
+    assert ends_as(three["client", MAIN], three) == Server
+    assert (four["vm", "d"].count, four["vm", MAIN].crossing, shared["c", MAIN].shared) == (3, None, 3)
 
 
 SERVED = """
@@ -159,21 +114,6 @@ def test_without_a_crossing_the_servers_ends_on_the_client_or_becomes_a_loop_dev
     nodes = SERVED.format(kind="vm", client="vm").replace('"server"\n', '"server"\nkeep = "round"\n')
     kept = nodes.replace("[nodes.server]", '[nodes.server]\nkeep = "run"')
     assert names(written(kept)["client", MAIN]) == "file:run | virtio-blk:round mkfs:round mount:round"
-
-
-def test_without_a_crossing_a_stack_of_no_crossing_at_all_moves_as_it_is() -> None:
-    found = written(
-        """
-        [nodes.server]
-        kind  = "netns"
-        stack = [{ layer = "file", size = "1G" }]
-        [nodes.client]
-        kind  = "netns"
-        from  = "server"
-        stack = [{ layer = "loop" }]
-        """
-    )
-    assert names(found["client", MAIN]) == " | file:trial loop:trial"
 
 
 def test_a_disk_that_is_made_in_a_guest_is_exported_to_the_hypervisor_of_another_unless_it_is_already() -> None:
@@ -214,34 +154,6 @@ def test_once_moves_the_border_of_what_all_nodes_share(stack: str, expected: str
     found = written(f'[nodes.vm]\nkind = "vm"\ncount = 2\nstack = [{stack}, {{ layer = "virtio-blk" }}]\n')
     below = names(found["vm", MAIN]).partition(" |")[0]
     assert below.replace(":trial", "") == expected
-
-
-def test_nodes_that_are_kept_keep_their_layers_and_a_layer_may_be_kept_longer_or_less_long() -> None:
-    found = written(
-        """
-        [nodes.vm]
-        kind  = "vm"
-        keep  = "round"
-        stack = [{ layer = "file", size = "1G", keep = "run" }, { layer = "virtio-blk" },
-                 { layer = "mkfs", type = "ext4", keep = "trial" }, { layer = "mount", keep = "trial" }]
-        """
-    )
-    assert names(found["vm", MAIN]) == "file:run | virtio-blk:round mkfs:trial mount:trial"
-
-
-def test_a_share_is_one_for_all_that_mount_it_unless_a_study_says_otherwise() -> None:
-    mounted = '{ layer = "virtio-blk" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" }'
-    store = STORE.replace('{ layer = "virtio-blk" }', mounted)
-    clients = """
-    [nodes.client]
-    kind  = "vm"
-    count = 2
-    from  = "store"
-    stack = [{ layer = "nfs-export" }, { layer = "nfs" }]
-    """
-    assert names(written(store + clients)["client", MAIN]) == "nfs-export*:trial | nfs:trial"
-    own = clients.replace('"nfs-export"', '"nfs-export", once = false')
-    assert names(written(store + own)["client", MAIN]) == "nfs-export:trial | nfs:trial"
 
 
 _BLOCK = ["file", "loop", "mkfs", "mount", "zpool", "zvol", "nbd-export", "virtio-blk", "nbd"]
