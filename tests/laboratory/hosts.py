@@ -19,6 +19,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -247,6 +248,9 @@ def hosts(folder: Path, count: int = 1, folders: Sequence[Path] = ()) -> Iterato
         for name in lab.hosts:
             lab.kill(name)
         _ip("link", "delete", f"{lab.names}b")
+        # Of a file below a host's own /tmp the kernel shows the path from there.
+        if Path(tempfile.gettempdir()) in folder.parent.parents:
+            _detach_loops(Path("/", folder.parent.relative_to(tempfile.gettempdir())))
 
 
 def place_on(host: Host) -> Path:
