@@ -282,3 +282,11 @@ def test_many_trials_at_once_get_what_each_gets_by_itself() -> None:
     assert metrics_of(at_once).equals(rows)
     assert rows.height > 100
     assert at_once.examined
+
+
+def test_where_a_level_falls_it_is_known_how_much_was_written_until_then() -> None:
+    cliff = np.repeat([800.0, 160.0], 100)
+    tables = added({"n": sampled(write__iops=cliff.tolist(), write__bandwidth=(cliff * 4096).tolist())})
+    (fall,) = next(each.found.changes for each in tables.examined if each.metric == "write.iops")
+    assert (fall.t, fall.before, fall.after) == (100.0, 800.0, 160.0)
+    assert fall.moved == 100 * 800 * 4096

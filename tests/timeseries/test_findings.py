@@ -103,6 +103,10 @@ def test_a_fall_is_a_share_of_what_was_there_before_and_begins_where_it_happened
     cliff = np.concatenate([np.full(200, 800.0), np.full(100, 160.0)]) + noise(300)
     assert [change.t for change in of(cliff, 0.5).changes] == [100.0]
     assert "load, iops: the level falls by 80 % at 100 s" in told(cliff, 0.5)
+    found = of(cliff, 0.5)
+    found = replace(found, changes=(replace(found.changes[0], moved=400.0 * 1024**2),))
+    (said,) = warnings([Examined("load", "iops", found, 1, unit="1/s")])
+    assert "by 80 % at 100 s (800/s to 160/s, after 400 MiB)" in said
     assert of(np.linspace(1000.0, 200.0, 300) + noise(300)).drift_share == pytest.approx(-0.8, abs=0.01)
 
 

@@ -245,12 +245,18 @@ class SeriesDrift(Finding, frozen=True):
 
 
 class LevelChange(Struct, frozen=True):
-    """One trial's changes of level: how many, the largest as a share, when, and how it ends (0: not worth saying)."""
+    """One trial's changes of level: how many, the largest as a share, when, and how it ends (0: not worth saying).
+
+    ``levels``: before and after the largest, in the ``unit`` of the series; ``moved``: bytes until then, if known.
+    """
 
     count: int
     step: float
     at: float
     ends: float
+    levels: tuple[float, float]
+    unit: str
+    moved: float | None = None
 
 
 class LevelChanges(Finding, frozen=True):

@@ -36,7 +36,7 @@ _FINDINGS: dict[str, pl.DataType] = {
     "outliers": pl.Int64(),
     **dict.fromkeys(("longest_stall", "effective", "steady_snia", "steady_fio", "warm_up"), pl.Float64()),
     **dict.fromkeys(("warm_up_effect", "drift", "drift_low", "drift_high", "drift_share", "drift_steps"), pl.Float64()),
-    "changes": pl.List(pl.Struct({"t": pl.Float64(), "before": pl.Float64(), "after": pl.Float64()})),
+    "changes": pl.List(pl.Struct(dict.fromkeys(("t", "before", "after", "moved"), pl.Float64()))),
 }
 """Those of ``timeseries.findings.SeriesFindings``."""
 
@@ -71,8 +71,8 @@ def findings_frame(examined: Iterable[ExaminedSeries]) -> pl.DataFrame:
 
 def remarks_on(examined: Iterable[ExaminedSeries], levels: Mapping[int, str]) -> Iterator[AnyFinding]:
     """What a reader must know of these, over all trials. ``levels``: trial → the levels that it was of, in words."""
-    places = ((str(each.place["source"]), each.metric, each.found, int(str(each.place["trial"]))) for each in examined)
-    return remarks(Examined(*place, levels.get(place[-1], "")) for place in places)
+    series = ((str(each.place["source"]), each, int(str(each.place["trial"]))) for each in examined)
+    return remarks(Examined(of, each.metric, each.found, n, levels.get(n, ""), each.unit) for of, each, n in series)
 
 
 ROWS = ("metrics", "series", "histograms", "requests", "checks")

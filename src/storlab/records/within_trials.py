@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +11,7 @@ import polars as pl
 
 from storlab.metrics import WHISKERS, Declarations, MetricSpec, Value
 from storlab.records.tables import COLUMNS, PLACES, ExaminedSeries, TrialTables
-from storlab.timeseries.findings import FEWEST, findings, spacing
+from storlab.timeseries.findings import FEWEST, Level, findings, spacing
 from storlab.timeseries.variability import STATISTICS, Floats, declares, variability
 
 
@@ -41,10 +42,21 @@ def add_within_trials(tables: TrialTables, whiskers: float = WHISKERS) -> None:
         for each in _leading(together):
             found = findings(each.t, each.values, whiskers)
             if found is not None:
+                found = replace(found, changes=tuple(_moved(change, each, together) for change in found.changes))
                 place = {**group.place, "node": None}
                 tables.examined.append(ExaminedSeries(place, each.spec.name, each.spec.unit, found))
     if columns["metric"]:
         tables.metrics.append(pl.DataFrame(columns, schema=COLUMNS["metrics"]))
+
+
+def _moved(change: Level, of: _Series, series: Sequence[_Series]) -> Level:
+    """With the bytes until then, by the bandwidth of the same direction."""
+    name = of.spec.name.replace("iops", "bandwidth")
+    same = next((each for each in series if each.spec.name == name and each.spec.unit == "B/s"), None)
+    if same is None:
+        return change
+    # A sample is the mean of the time before it, and the first of the new level begins at ``t``.
+    return replace(change, moved=float(same.values[same.t <= change.t].sum()) * spacing(same.t))
 
 
 def _add_metrics(

@@ -39,12 +39,13 @@ CLEAR = 4.0
 @dataclass(frozen=True)
 class Level:
     """At ``t`` s, where the first sample of the new level begins, it changes from ``before`` to ``after``, in the unit
-    of the series.
+    of the series. ``moved``: bytes until then, ``None`` if nothing says how many.
     """
 
     t: float
     before: float
     after: float
+    moved: float | None = None
 
 
 @dataclass(frozen=True)
@@ -210,6 +211,7 @@ class Examined:
     found: SeriesFindings
     trial: int = 0
     levels: str = ""
+    unit: str = ""
 
 
 def remarks(examined: Iterable[Examined]) -> Iterator[AnyFinding]:
@@ -243,7 +245,7 @@ def _remarks(group: Sequence[Examined], levels: str = "") -> Iterator[AnyFinding
         if drifting:
             yield SeriesDrift(place(drifting), min(shares), max(shares), steps)
     if those := [each for each in group if level_changes(each.found)]:
-        yield LevelChanges(place(those), tuple(_changes_of(each.found) for each in those))
+        yield LevelChanges(place(those), tuple(map(_changes_of, those)))
     if those := [each for each in group if each.found.longest_stall >= _STALL]:
         yield Stall(place(those), max(each.found.longest_stall for each in those))
     if those := [each for each in group if _is_unsteady(each.found)]:
@@ -285,10 +287,12 @@ def _uncertainty(found: SeriesFindings) -> float:
     return 1.96 * found.sigma / math.sqrt(found.effective) / abs(found.mean)
 
 
-def _changes_of(found: SeriesFindings) -> LevelChange:
+def _changes_of(each: Examined) -> LevelChange:
+    found = each.found
     kept = found.changes[len(found.changes) - level_changes(found) :]
     largest = max(kept, key=lambda change: abs(change.after - change.before))
     step = (largest.after - largest.before) / abs(largest.before or found.mean)
     ends = (kept[-1].after - kept[0].before) / abs(kept[0].before or found.mean)
     said = found.drift_share or found.drift_steps or abs(ends) < MATERIAL  # already, or too little
-    return LevelChange(len(kept), step, largest.t, 0.0 if said else ends)
+    levels = (largest.before, largest.after)
+    return LevelChange(len(kept), step, largest.t, 0.0 if said else ends, levels, each.unit, largest.moved)

@@ -6,6 +6,7 @@ from storlab import findings
 from storlab.base.amounts import percent, plural
 from storlab.base.text import ranges
 from storlab.findings import Finding, runs
+from storlab.report.language.format import quantity
 from storlab.report.language.phrases import Nested, Say, Words, first_of, time_words
 from storlab.timeseries.steady import SNIA_RANGE, SNIA_SLOPE, SNIA_WINDOW
 
@@ -200,10 +201,20 @@ def _level_changes(f: runs.LevelChanges) -> str:
 def _level_change(change: runs.LevelChange) -> str:
     rises, at = change.step > 0, time_words(change.at)
     if change.count == 1:
-        return f"{'rises' if rises else 'falls'} by {_size(change.step)} at {at}"
+        return f"{'rises' if rises else 'falls'} by {_size(change.step)} at {at}{_between(change)}"
     side = "higher" if change.ends > 0 else "lower"
     ends = f", and it ends {_size(change.ends)} {side} than it began" if change.ends else ""
-    return f"changes {change.count} times, the most by {_size(change.step)} {'up' if rises else 'down'} at {at}{ends}"
+    most = f"the most by {_size(change.step)} {'up' if rises else 'down'} at {at}{_between(change)}"
+    return f"changes {change.count} times, {most}{ends}"
+
+
+def _between(change: runs.LevelChange) -> str:
+    """ " (800 to 160 IOPS, after 400 MiB)" """
+    if not change.unit:
+        return ""
+    before, after = (quantity(level, change.unit) for level in change.levels)
+    moved = f", after {quantity(change.moved, 'B')}" if change.moved is not None else ""
+    return f" ({before} to {after}{moved})"
 
 
 def _alike(f: runs.AlikeNeighbours) -> str:
