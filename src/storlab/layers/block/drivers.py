@@ -15,11 +15,10 @@ from msgspec import Meta
 from pydantic import Field, model_validator
 
 from storlab.base.errors import CommandFailed, StorlabError, TrialError, Unsupported, UserError
-from storlab.base.reach import OwnName
 from storlab.base.text import number_or_text
 from storlab.base.units import Duration, Size, power_of_two, size_text
 from storlab.layers.base import Layer, LayerContext
-from storlab.layers.block.identity import identify, refuse_another
+from storlab.layers.block.identity import identify
 from storlab.layers.block.queue import queue_facts, sysfs
 from storlab.layers.block.use import user_of
 from storlab.layers.fs.mkfs import filesystem_uuid
@@ -301,12 +300,7 @@ class ZramLayer(Layer[None, Disk]):
         None, description="How it compresses; by default as the kernel does."
     )
     memory_limit: WholeMiB | None = Field(None, description="Memory that it takes at most; then writes fail.")
-    backing: OwnName | None = Field(
-        None,
-        description="A further chain whose disk takes what is not compressible, or idle, if a command asks for it.",
-    )
 
-    further: ClassVar = (Disk,)
     compared: ClassVar = ("algorithm", "disksize", "memory_limit")
     undoes: ClassVar = (remove_zram,)
 
@@ -318,12 +312,6 @@ class ZramLayer(Layer[None, Disk]):
 
     def capacity(self) -> int | None:
         return self.size
-
-    def chains(self) -> tuple[str, ...]:
-        return () if self.backing is None else (self.backing,)
-
-    def check_further(self, count: int) -> str | None:
-        return "takes one disk as its backing" if self.backing is not None and count != 1 else None
 
     async def set_up(self, below: None, context: LayerContext) -> Disk:
         node = context.node
@@ -337,12 +325,6 @@ class ZramLayer(Layer[None, Disk]):
         if self.algorithm is not None and self.algorithm not in (has or "").replace("[", "").replace("]", "").split():
             raise Unsupported(f"this kernel's zram has no {self.algorithm}, but {' '.join((has or '').split())}")
         wanted: dict[str, object] = {} if self.algorithm is None else {"comp_algorithm": self.algorithm}
-        for disk in (each for name in self.chains() for each in context.others[name] if isinstance(each, Disk)):
-            await refuse_another(node, disk.path, disk.device)
-            (takes,) = await node.carry_out(steps.look(f"{folder}/backing_dev"), go_on=True)
-            if not takes.there:
-                raise Unsupported("this kernel's zram has no backing disk (CONFIG_ZRAM_WRITEBACK)")
-            wanted["backing_dev"] = disk.path
         wanted["disksize"] = self.size
         if self.memory_limit is not None:
             wanted["mem_limit"] = self.memory_limit
@@ -351,14 +333,13 @@ class ZramLayer(Layer[None, Disk]):
 
     async def facts(self, resource: Disk, context: LayerContext) -> dict[str, Any]:
         folder = sysfs(resource.name)
-        names = ("comp_algorithm", "disksize", "mm_stat", "backing_dev")
-        algorithm, size, memory, backing = await context.node.texts(*(f"{folder}/{name}" for name in names))
+        names = ("comp_algorithm", "disksize", "mm_stat")
+        algorithm, size, memory = await context.node.texts(*(f"{folder}/{name}" for name in names))
         limit = (memory or "").split()[3:4]
         return {
             "algorithm": in_use(algorithm or ""),
             "disksize": number_or_text((size or "").strip()),
             **({"memory_limit": number_or_text(limit[0])} if limit else {}),
-            **({"backing": backing.strip()} if backing else {}),
             **await queue_facts(context.node, resource),
         }
 
