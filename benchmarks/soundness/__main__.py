@@ -19,7 +19,7 @@ from zlib import crc32
 import numpy as np
 
 from benchmarks.__main__ import machine
-from benchmarks.soundness import families, limits, mysql, noise, schedule, series, trials
+from benchmarks.soundness import aims, families, limits, mysql, noise, schedule, series, trials
 from benchmarks.soundness.page import Results, broken, page, write_page
 
 SEED = 20_261_121
@@ -80,6 +80,8 @@ def run(divisor: int) -> Results:
         at_the_margin=[limits.at_the_margin(shape, some, _rng("margin", shape)) for shape in limits.SHAPES],
         stalling=[limits.stalling(of, max(20, few), _rng("stalling", of)) for of in limits.STALLS],
         gates=limits.gates(some, _rng("gates")),
+        aimed=[aims.aimed(kind, many, _rng("aimed", kind)) for kind in noise.KINDS],
+        power=[aims.power(effect, some, _rng("power", effect)) for effect in aims.EFFECTS],
         alike=[limits.alike(margin, few, _rng("alike", margin)) for margin in limits.MARGINS],
         **scheduled(max(20, few)),
     )

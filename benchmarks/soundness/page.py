@@ -11,6 +11,7 @@ import altair as alt
 import jinja2
 import polars as pl
 
+from benchmarks.soundness.aims import ENDS, Aimed, Power
 from benchmarks.soundness.families import COUNTS, ROUNDS, Family
 from benchmarks.soundness.limits import EQUAL, LOOKS, Alike, AtTheMargin, Gates, Stalling
 from benchmarks.soundness.mysql import Prefix, Told
@@ -24,6 +25,7 @@ from storlab.report.charts.theme import COLOURS, INK, SHAPES, Chart, of, to_svg
 
 _TEMPLATE = Path(__file__).resolve().with_name("page.md.j2")
 _SCHEDULE = Path(__file__).resolve().with_name("schedule.md.j2")
+_AIMS = Path(__file__).resolve().with_name("aims.md.j2")
 _LIMITS = Path(__file__).resolve().with_name("limits.md.j2")
 _DOCS = Path(__file__).resolve().parents[2] / "docs"
 WIDTH = 640  # px
@@ -64,6 +66,8 @@ class Results:
     stalling: Sequence[Stalling] = ()
     gates: Gates | None = None
     alike: Sequence[Alike] = ()
+    aimed: Sequence[Aimed] = ()
+    power: Sequence[Power] = ()
 
 
 def broken(found: Results) -> list[str]:
@@ -83,6 +87,8 @@ def broken(found: Results) -> list[str]:
     wrong += [f"{row.setting}: any false verdict" for row in found.families if row.wrong.low > 0.05]
     wrong += [f"{row.setting}: any false verdict" for row in found.resting if row.wrong.low > 0.05]
     wrong += [f"{row.setting}, eagerly: any false verdict" for row in found.resting if row.eager.low > 0.05]
+    aims = ((row.kind, share) for row in found.aimed for share in (*row.wrong, row.extended))
+    wrong += [f"{kind}: false verdicts of evidence with an aim" for kind, share in aims if share.low > 0.05]
     wrong += [f"{row.shape}: false equivalence" for row in found.at_the_margin if row.both[-1].low > 0.05]
     wrong += [f"{row.share}: stalls are not rare" for row in found.stalling if row.share >= 0.1 and row.rare.low > 0.05]
     wrong += ["two limits: false answers"] if found.gates is not None and found.gates.twice[-1].low > 0.05 else []
@@ -107,6 +113,7 @@ def page(found: Results) -> str:
     together: dict[str, Any] = {"counts": COUNTS, "most": ROUNDS, "wrong": _wrong(found), "soon": _soon(found)}
     of = {"found": found, "worst": worst, "methods": METHODS, "trials": len(recorded("fio"))}
     sections = {"schedule": schedule_section(found.adjacency, found.resting), "limits": limits_section(found)}
+    sections["aims"] = aims_section(found.aimed, found.power)
     return template.render(**of, **series, **together, **_rounds(found), **sections) + "\n"
 
 
@@ -116,6 +123,12 @@ def limits_section(found: Results) -> str:
     studies = found.at_the_margin[0].both[0].of
     template = _environment().from_string(_LIMITS.read_text("utf-8"))
     return template.render(**of, looks=LOOKS, equal=EQUAL, studies=studies)
+
+
+def aims_section(aimed: Sequence[Aimed], power: Sequence[Power]) -> str:
+    """What is said of evidence that aims at a last round."""
+    template = _environment().from_string(_AIMS.read_text("utf-8"))
+    return template.render(aimed=aimed, power=power, ends=ENDS)
 
 
 def schedule_section(adjacency: Sequence[Adjacency], resting: Sequence[Resting]) -> str:
