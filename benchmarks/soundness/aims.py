@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.soundness import noise
 from benchmarks.soundness.engine import log_evidence
@@ -57,11 +58,11 @@ def power(effect: float, studies: int, rng: np.random.Generator) -> Power:
     return Power(effect, tuple(_share(before[:, :end]) for end in ENDS), tuple(map(_share, aimed_at)))
 
 
-def _decided(values: Floats, bet: Bet) -> Floats:
+def _decided(values: Floats, bet: Bet) -> NDArray[np.bool_]:
     above, below = reaches(values, bet, _GOAL)
     means = np.cumsum(values, axis=1)
     return np.asarray((above & (means > 0)) | (below & (means < 0)))
 
 
-def _share(found: Floats) -> Share:
+def _share(found: NDArray[np.bool_]) -> Share:
     return share(int(found[:, LEAST - 1 :].any(axis=1).sum()), len(found))
