@@ -164,6 +164,8 @@ class Layer(Model, Generic[Below, Gives], defer_build=True):
     gives: ClassVar[type[Resource]]
     further: ClassVar[tuple[type[Resource], ...]] = (Disk, File)
     """What chains may end as that it takes in addition to what lies below it."""
+    overwrites: ClassVar[bool] = False
+    """Whether it writes where it likes on the disks that it takes, so that none of them may hold a file system."""
     undoes: ClassVar[tuple[Undo, ...]] = ()
     serves_one: ClassVar[bool] = False
     """Whether what it gives is for one node alone, so that each node of a group has one of its own."""

@@ -122,6 +122,9 @@ def type_errors(layers: Sequence[Layer], wanted: Sequence[type[Resource]]) -> li
             problems.append((position, _mismatch(layer, below, given)))
         elif below is not None and below.read_only:
             problems.append((position, f"layer {layer.layer}: what layer {below.layer} gives can only be read"))
+        elif layer.overwrites and below is not None and below.layer == "mkfs":
+            lost = f"it would overwrite the file system that mkfs makes: write {layer.layer} below mkfs"
+            problems.append((position, f"layer {layer.layer}: {lost}"))
         elif (reason := layer.check_above(below)) is not None:
             problems.append((position, f"layer {layer.layer}: {reason}"))
         below, given = layer, layer.gives_above(given)

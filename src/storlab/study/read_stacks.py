@@ -207,6 +207,12 @@ class StackReader:
                         link.origin,
                         f"layer {link.layer.layer} takes {takes}, but the chain {name} ends as a {given.kind}",
                     )
+                elif link.layer.overwrites and other.links[-1].layer.layer == "mkfs":
+                    self.cell.problem(
+                        link.origin,
+                        f"layer {link.layer.layer} would overwrite the file system that mkfs makes at the end of the "
+                        f"chain {name}: leave mkfs out there",
+                    )
             others = [chains.get((at, name)) for name in link.layer.chains()]
             if all(others) and (wrong := link.layer.check_further(sum(each.count for each in others if each))):
                 self.cell.problem(link.origin, f"layer {link.layer.layer} {wrong}")

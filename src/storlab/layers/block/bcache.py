@@ -110,6 +110,7 @@ class BcacheLayer(Layer[Disk, Disk]):
     )
 
     further: ClassVar = (Disk,)
+    overwrites: ClassVar = True
     compared: ClassVar = ("cache_mode", "sequential_cutoff", "writeback_percent", "bucket_size", "block_size")
     undoes: ClassVar = (stop_set, forget_superblock)
 
@@ -124,9 +125,6 @@ class BcacheLayer(Layer[Disk, Disk]):
 
     def check_further(self, count: int) -> str | None:
         return None if count == 1 else f"takes one disk as its cache, and its chain has {count}"
-
-    def check_above(self, below: Layer | None) -> str | None:
-        return mapper.below_mkfs(self, below)
 
     async def set_up(self, below: Disk, context: LayerContext) -> Disk:
         node, nonce = context.node, secrets.token_hex(16)

@@ -53,6 +53,7 @@ class CryptLayer(Layer[Disk, Disk]):
         False, description="Send writes from where they were encrypted, unsorted: --perf-submit_from_crypt_cpus."
     )
 
+    overwrites: ClassVar = True
     compared: ClassVar = ("type", "cipher", "keysize", "sector size", "offset", "flags")
     undoes: ClassVar = (mapper.remove, forget_filesystem)
 
@@ -70,9 +71,6 @@ class CryptLayer(Layer[Disk, Disk]):
 
     def needs(self) -> Needs:
         return mapper.needs("dm_crypt", programs=("cryptsetup", "wipefs", "blkid"))
-
-    def check_above(self, below: Layer | None) -> str | None:
-        return mapper.below_mkfs(self, below)
 
     async def set_up(self, below: Disk, context: LayerContext) -> Disk:
         node, name, key = context.node, mapper.name_of(context), secrets.token_bytes(_KEY)

@@ -196,6 +196,7 @@ class FillLayer(Layer[Disk, Disk]):
     passes: int = Field(1, ge=1, le=10, strict=True, description="How often each block is written; SNIA asks for 2.")
     block_size: Size = Field(128 * 1024, ge=512, description="Bytes of one write.")
 
+    overwrites: ClassVar = True
     compared: ClassVar = ("written",)
 
     def needs(self) -> Needs:

@@ -82,6 +82,7 @@ class IntegrityLayer(Layer[Disk, Disk]):
     )
 
     further: ClassVar = (Disk,)
+    overwrites: ClassVar = True
     compared: ClassVar = ("mode", "tag_size", "internal_hash", "block_size", "journal_sectors", "interleave_sectors")
     undoes: ClassVar = (mapper.remove, forget_superblock)
 
@@ -98,9 +99,6 @@ class IntegrityLayer(Layer[Disk, Disk]):
         if self.metadata is None or count == 1:
             return None
         return f"has its checksums on one disk, and its chain has {count}"
-
-    def check_above(self, below: Layer | None) -> str | None:
-        return mapper.below_mkfs(self, below)
 
     async def set_up(self, below: Disk, context: LayerContext) -> Disk:
         node, name = context.node, mapper.name_of(context)

@@ -135,6 +135,7 @@ class LvmLayer(Layer[Disk | None, Disk]):
     )
 
     further: ClassVar = (Disk,)
+    overwrites: ClassVar = True
     compared: ClassVar = tuple(
         f"volumes.*.{name}"
         for name in ("type", "stripes", "stripe_size", "chunk_size", "discards", "zero", "cache_mode", "cache_policy")
@@ -196,9 +197,6 @@ class LvmLayer(Layer[Disk | None, Disk]):
 
     def chains(self) -> tuple[str, ...]:
         return (*self.disks, *(self.cache.disks if self.cache is not None else ()))
-
-    def check_above(self, below: Layer | None) -> str | None:
-        return mapper.below_mkfs(self, below)
 
     def check_sizes(self, below: Sequence[int | None], others: Mapping[str, Sequence[int | None]]) -> str | None:
         sizes = [*below, *(size for name in self.disks for size in others[name])]

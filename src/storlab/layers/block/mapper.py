@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from storlab.base.text import number_or_text
-from storlab.layers.base import Layer, LayerContext
+from storlab.layers.base import LayerContext
 from storlab.layers.block.queue import sysfs
 from storlab.nodes.answers import load_modules
 from storlab.nodes.needs import Needs
@@ -38,13 +38,6 @@ async def remove(node: Node, name: _Name) -> str | None:
 
 def needs(*modules: str, programs: Sequence[str] = ()) -> Needs:
     return Needs(programs=("dmsetup", "modprobe", *programs), modules=modules, root="disks of device mapper")
-
-
-def below_mkfs(layer: Layer, below: Layer | None) -> str | None:
-    """What is wrong with a layer that gives a new disk, where a file system is already made below it."""
-    if below is None or below.layer != "mkfs":
-        return None
-    return f"it would overwrite the file system that mkfs makes: write {layer.layer} below mkfs"
 
 
 def name_of(context: LayerContext) -> str:

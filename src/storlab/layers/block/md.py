@@ -92,6 +92,7 @@ class MdLayer(Layer[None, Disk]):
     )
 
     further: ClassVar = (Disk,)
+    overwrites: ClassVar = True
     compared: ClassVar = ("level", "chunk_size", "layout", "raid_disks", "consistency_policy", "stripe_cache_size")
     undoes: ClassVar = (stop_array, forget_filesystem)
 

@@ -83,6 +83,7 @@ class DmLayer(Layer[Disk | None, Disk]):
     lasts: Duration | None = Field(None, gt=0, description="The fault ends after so long; by default it stays.")
 
     further: ClassVar = (Disk,)
+    overwrites: ClassVar = True
     compared: ClassVar = ("targets.*", "reads", "writes", "flushes", "up", "down", "fault", "stripes", "chunk")
     undoes: ClassVar = (mapper.remove,)
 
@@ -135,7 +136,7 @@ class DmLayer(Layer[Disk | None, Disk]):
             return None if self.disks else "it takes an underlying disk, or disks: put one of them"
         if self.disks:
             return f"disks name what it joins, so it must be the lowest of its stack, but there is layer {below.layer}"
-        return mapper.below_mkfs(self, below)
+        return None
 
     async def set_up(self, below: Disk | None, context: LayerContext) -> Disk:
         node = context.node

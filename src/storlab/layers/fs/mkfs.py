@@ -205,6 +205,7 @@ class MkfsLayer(PlannedLayer[Disk | None, Disk]):
         (), description='Further [arguments](options.md): `["-i", "16384"]`. With them, it can open no other device.'
     )
 
+    overwrites: ClassVar = True
     compared: ClassVar = (
         "Filesystem features", "Block size", "Block count", "Reserved block count", "Inode size", "Inode count",
         "Flex block group size", "meta-data.*", "data.*", "naming.*", "log.*", "realtime.*",

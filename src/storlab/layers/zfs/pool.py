@@ -186,6 +186,7 @@ class ZpoolLayer(Layer[Disk | File | Dir | None, Pool]):
         "exist at the same time must agree.",
     )
 
+    overwrites: ClassVar = True
     compared: ClassVar = (
         "sources.*",
         "properties.ashift",
