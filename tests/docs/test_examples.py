@@ -23,7 +23,7 @@ from .pages import EXAMPLES, EXTENSIONS, ROOT, blocks, nothing_is_left_of, read,
 
 root = pytest.mark.needs("root")
 guests = pytest.mark.needs("guests")
-OTHERS = (EXTENSIONS, EXAMPLES / "suite", EXAMPLES / "lab")  # suite and lab files are no studies
+OTHERS = (EXTENSIONS, *(EXAMPLES / name for name in ("suite", "lab", "readers")))  # whose files are no studies
 STUDIES = sorted(path for path in EXAMPLES.rglob("*.toml") if not any(map(path.is_relative_to, OTHERS)))
 DEVICE = EXAMPLES / "device.toml"
 GUESTS = [
@@ -89,8 +89,8 @@ def test_an_extension_imports_files_and_is_named_where_it_is_missing(
     results.write_bytes(
         b"".join(subprocess.run(dd, check=True, capture_output=True, env={"LC_ALL": "C"}).stderr for _ in range(2))
     )
-    assert "dd" in storlab("import", "--help", folder=tmp_path, path=installed).stdout.split()
-    ended = storlab("import", "dd", str(results), "--out", "run", folder=tmp_path, path=installed)
+    assert "dd-results" in storlab("import", "--help", folder=tmp_path, path=installed).stdout.split()
+    ended = storlab("import", "dd-results", str(results), "--out", "run", folder=tmp_path, path=installed)
     assert "2 trials of 1 cell" in ended.stdout, ended.stderr
     run = python_interface.open_run(tmp_path / "run")
     written = run.metrics.filter(pl.col("node").is_null(), metric="write.bytes")["value"].to_list()
@@ -98,8 +98,8 @@ def test_an_extension_imports_files_and_is_named_where_it_is_missing(
     assert "write.bandwidth" in storlab("report", "run", folder=tmp_path, path=installed).stdout
     missing = storlab("report", "run", folder=tmp_path)
     assert missing.returncode == 2
-    assert "no importer of dd is installed" in missing.stderr
-    refused = storlab("import", "dd", str(results), "--option", "bs", folder=tmp_path, path=installed)
+    assert "no importer of dd-results is installed" in missing.stderr
+    refused = storlab("import", "dd-results", str(results), "--option", "bs", folder=tmp_path, path=installed)
     assert (refused.returncode, "--option bs: write NAME=VALUE" in refused.stderr) == (2, True)
 
 

@@ -1,4 +1,4 @@
-"""Importer ``dd``: what dd(1) printed, of one run or of several that were appended to each other."""
+"""Importer ``dd-results``: what dd(1) printed, of one run or of several that were appended to each other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BEGIN = re.compile(r"^(?=\d+\+\d+ records in$)", re.MULTILINE)
 class DdImporter(Importer):
     """Each result is a trial; those of one file are rounds of one cell."""
 
-    kind: ClassVar[str] = "dd"
+    kind: ClassVar[str] = "dd-results"
     raw_name: ClassVar[str] = "dd.txt"
     primary: ClassVar[tuple[str, ...]] = ("write.bandwidth",)
     unknown: ClassVar[str] = "which files dd read and wrote, and with which options"
