@@ -18,7 +18,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from laboratory import wait_until
+from laboratory import nothing_known, wait_until
 from laboratory.devices import tmpfs
 from laboratory.samples import sample
 from storlab import open_run
@@ -356,5 +356,5 @@ def test_clean_removes_what_a_killed_import_left_and_no_run(tmp_path: Path) -> N
     cleaned = call("clean", "--yes")
     assert (cleaned.status, cleaned.output) == (0, f"{dead}: removed, because the process that worked in it is gone\n")
     assert left(tmp_path) == []
-    assert call("clean", "--yes").output == "No run is known that could have left anything.\n"
+    assert nothing_known(call("clean", "--yes").output, tmp_path)
     assert all(Path(name, "manifest.json").exists() for name in ("empty", "whole"))

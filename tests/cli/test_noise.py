@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from laboratory import Laboratory, ended, interrupt, kill, wait_for, wait_until
+from laboratory import Laboratory, ended, interrupt, kill, nothing_known, wait_for, wait_until
 from laboratory.samples import sample
 from storlab.run.noise import FEWEST, MachineNoise, noise_file, save, saved
 from study.program import call
@@ -188,4 +188,4 @@ def test_what_a_kill_leaves_clean_takes_down_and_removes(lab: Laboratory) -> Non
     assert f"{folder}: removed, because the process that worked in it is gone" in cleaned.stdout
     assert files(lab) == []
     assert nothing_is_left(lab)
-    assert "No run is known" in lab.storlab("clean", "--yes").stdout
+    assert nothing_known(lab.storlab("clean", "--yes").stdout, lab.folder)
