@@ -32,7 +32,9 @@ async def array(
     try:
         members = await pair.disks(count, "24M", ours=ours)
         layer = MdLayer.model_validate({"layer": "md", "disks": ["a", "b"], **keys})
-        others: Mapping[str, list[Resource]] = {"a": [*members[:2]], "b": [*members[2:]]}
+        others: dict[str, list[Resource]] = {"a": [*members[:2]], "b": [*members[2:]]}
+        if layer.journal is not None:
+            others[layer.journal] = [others["b"].pop()]
         context = replace(pair.server.context(2), others=others)
         made = await layer.set_up(None, context)
         yield made, members, await layer.facts(made, context)
@@ -58,6 +60,7 @@ async def array(
         ),
         ({"level": "5", "chunk": "16k", "stripe_cache": 1024}, {"level": "raid5", "stripe_cache_size": 1024}, 3),
         ({"level": "5", "consistency": "ppl"}, {"level": "raid5", "consistency_policy": "ppl"}, 3),
+        ({"level": "5", "journal": "j"}, {"level": "raid5", "consistency_policy": "journal", "raid_disks": 3}, 2),
         ({"level": "6", "state": "degraded"}, {"level": "raid6", "degraded": 1, "array_state": "clean"}, 2),
     ],
     ids=lambda value: f"{value['level']}-{'-'.join(map(str, value.values()))}" if isinstance(value, dict) else None,
@@ -145,7 +148,7 @@ fio = {{ rw = "read", size = "1M" }}
         ({"level": "1", "chunk": "64k"}, "chunk is for level 0 or 4"),
         ({"level": "0", "state": "degraded"}, "state is for level 1"),
         ({"level": "5", "layout": "far"}, "layout is for level 10"),
-        ({"level": "5", "consistency": "ppl", "bitmap": "internal"}, "takes the place of a bitmap"),
+        ({"level": "5", "consistency": "ppl", "bitmap": "internal"}, "take each other"),
         ({"level": "7"}, "Input should be"),
         ({"level": "5", "chunk": "3k"}, "chunk"),
     ],

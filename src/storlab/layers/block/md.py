@@ -9,7 +9,7 @@ be rebuilt begins without its last disk.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -83,6 +83,9 @@ class MdLayer(Layer[None, Disk]):
     )
     bitmap: Literal["none", "internal"] = Field("none", description="Where it notes what may have to be resynced.")
     consistency: Literal["ppl"] | None = Field(None, description="Level 5: `ppl` closes the write hole by a log.")
+    journal: OwnName | None = Field(
+        None, description="Levels 4 to 6: a further chain, to whose one disk everything is written first."
+    )
     write_mostly: int = Field(0, ge=0, le=32, description="Level 1: so many of its last disks are read from last.")
     stripe_cache: int | None = Field(
         None, ge=17, le=32768, description="Levels 4 to 6: stripes that are cached; the kernel's default is 256."
@@ -101,6 +104,7 @@ class MdLayer(Layer[None, Disk]):
         only = {
             "layout": (self.layout is not None, ("10",)),
             "consistency": (self.consistency is not None, ("5",)),
+            "journal": (self.journal is not None, _PARITY),
             "write_mostly": (self.write_mostly > 0, ("1",)),
             "stripe_cache": (self.stripe_cache is not None, _PARITY),
             "chunk": (self.chunk is not None, ("0", "4", "5", "6", "10")),
@@ -110,8 +114,8 @@ class MdLayer(Layer[None, Disk]):
         for key, (given, levels) in only.items():
             if given and self.level not in levels:
                 raise ValueError(f"{key} is for level {' or '.join(levels)}, not for {self.level}")
-        if self.consistency and self.bitmap != "none":
-            raise ValueError("consistency = ppl takes the place of a bitmap: leave one of them out")
+        if sum((self.consistency is not None, self.journal is not None, self.bitmap != "none")) > 1:
+            raise ValueError("bitmap, journal and consistency = ppl take each other's place: leave all but one out")
         return self
 
     def label(self) -> str:
@@ -122,16 +126,27 @@ class MdLayer(Layer[None, Disk]):
         return Needs(programs=programs, modules=(_MODULES[self.level],), root="arrays of disks")
 
     def chains(self) -> tuple[str, ...]:
-        return self.disks
+        return (*self.disks, *self._journals)
+
+    @property
+    def _journals(self) -> tuple[OwnName, ...]:
+        return () if self.journal is None else (self.journal,)
 
     def check_further(self, count: int) -> str | None:
-        fewest = max(_FEWEST[self.level], self.write_mostly + 1)
+        fewest = max(_FEWEST[self.level], self.write_mostly + 1) + len(self._journals)
         return f"takes at least {fewest} disks, and its chains have {count}" if count < fewest else None
 
+    def check_sizes(self, below: Sequence[int | None], others: Mapping[str, Sequence[int | None]]) -> str | None:
+        disks = [size for name in self._journals for size in others[name]]
+        return f"its journal is on one disk, and the chain {self.journal} has {len(disks)}" if len(disks) > 1 else None
+
     async def set_up(self, below: None, context: LayerContext) -> Disk:
-        disks = [each for name in self.disks for each in context.others[name] if isinstance(each, Disk)]
+        disks, journals = (
+            [each for name in names for each in context.others[name] if isinstance(each, Disk)]
+            for names in (self.disks, self._journals)
+        )
         node, nonce = context.node, secrets.token_hex(16)
-        for disk in disks:
+        for disk in (*disks, *journals):
             await refuse_another(node, disk.path, disk.device)
             if not disk.ours:
                 forget = {"device": disk.path, "run": context.run, "nonce": nonce, "was": disk.fingerprint}
@@ -142,16 +157,20 @@ class MdLayer(Layer[None, Disk]):
             numbers = (await node.output("ls", "/sys/block")).split()
             array = next(f"md{number}" for number in range(len(numbers) + 1) if f"md{number}" not in numbers)
             uuid = _array_uuid(context.run, nonce)
-            await node.run(self._creating(f"/dev/{array}", uuid, [disk.path for disk in disks]))
+            paths = ([disk.path for disk in those] for those in (disks, journals))
+            await node.run(self._creating(f"/dev/{array}", uuid, *paths))
         if self.stripe_cache is not None:
             await put(node, _folder(array), {"stripe_cache_size": str(self.stripe_cache)})
         if self.state == "rebuilding":
             await node.run(["mdadm", "--quiet", "--add", f"/dev/{array}", disks[-1].path])
         return Disk(
-            node.name, f"/dev/{array}", await mapper.size_of(node, array), ours=all(disk.ours for disk in disks)
+            node.name,
+            f"/dev/{array}",
+            await mapper.size_of(node, array),
+            ours=all(disk.ours for disk in (*disks, *journals)),
         )
 
-    def _creating(self, array: str, uuid: str, disks: Sequence[str]) -> list[str]:
+    def _creating(self, array: str, uuid: str, disks: Sequence[str], journals: Sequence[str]) -> list[str]:
         members = [*disks[:-1], "missing"] if self.state != "clean" else [*disks]
         if self.write_mostly:
             first = len(members) - self.write_mostly
@@ -161,7 +180,8 @@ class MdLayer(Layer[None, Disk]):
             "--layout": None if self.layout is None else f"{self.layout[0]}2",
             "--consistency-policy": self.consistency,
             # A bitmap that mdadm adds by itself to large arrays would make two sizes two set-ups.
-            "--bitmap": self.bitmap if self.level != "0" and not self.consistency else None,
+            "--bitmap": self.bitmap if self.level != "0" and not self.consistency and not journals else None,
+            "--write-journal": next(iter(journals), None),
         }
         chosen = [f"{option}={value}" for option, value in options.items() if value is not None]
         clean = ["--assume-clean"] if self.level != "0" else []
@@ -177,7 +197,7 @@ class MdLayer(Layer[None, Disk]):
 
 _SHOWN = (
     "level", "raid_disks", "chunk_size", "layout", "consistency_policy", "array_state", "sync_action", "degraded",
-    "stripe_cache_size", "metadata_version",
+    "stripe_cache_size", "journal_mode", "metadata_version",
 )  # fmt: skip
 
 
