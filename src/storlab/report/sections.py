@@ -234,7 +234,8 @@ def _questions(
     gates = tuple(line for question in questions for line in gate_lines(question))
     brief = (*before, *([Sentences(gates)] if matrix and gates else ()), *(() if matrix else groups), *after)
     blocks = (*before, *one_by_one, *charts.get("questions", ()), *after)
-    yield Section("comparisons", "Comparisons", blocks, FIRST, brief, titled=False)
+    title = "Comparisons" if summary.comparisons else "Rounds"
+    yield Section("comparisons", title, blocks, FIRST, brief, titled=False)
 
 
 def _block(summary: Summary, charts: Charts) -> Iterator[Section]:
