@@ -218,9 +218,9 @@ async def test_a_guest_finds_its_disk_and_says_how_it_syncs(
         assert await node.output(*sum_of_head) == before
         facts = await layer.facts(disk, context)
         if "atomic" in fields:  # what doublewrite = "atomic" of databases takes
-            await require_atomic(node, disk.name, 16384)
+            await require_atomic(node, [disk.name], 16384)
             with pytest.raises(Unsupported, match=rf"{disk.name} promises that of writes of \d+ to 16384 B"):
-                await require_atomic(node, disk.name, 32768)
+                await require_atomic(node, [disk.name], 32768)
         if with_both:
             with pytest.raises(Unsupported, match=r"kernels before 6\.15 take no sectors of 16k"):
                 await too_large.set_up(small, replace(context, slot="disk1"))

@@ -240,7 +240,7 @@ async def test_without_doublewrite_the_disk_must_say_that_it_writes_a_page_whole
     disk = (await ground.set_up({"layer": "file", "size": "16M"}, {"layer": "loop"})).resource
     assert isinstance(disk, Disk)
     with pytest.raises(Unsupported, match=r"promises that of no writes|Linux says nothing of .*; it does from 6\.11"):
-        await require_atomic(ground.node, disk.name, 16384)
+        await require_atomic(ground.node, [disk.name], 16384)
 
 
 LEDGER = SqlLedgerWorkload(rows=50, runtime=1)
