@@ -70,7 +70,7 @@ class Disk(_AtPath):
 
     ``filesystem`` is what ``mkfs`` made on it, ``None`` while it is raw. ``size`` in bytes. ``device``: which of the
     user's devices it is, for those who are about to write to it. ``beside``: further disks that its file system is on,
-    each with the option by which mount(8) is told of it: ``("logdev", "/dev/loop1")``.
+    each with the option of mount(8) that names it: ``("logdev", "/dev/loop1")``.
     """
 
     size: int

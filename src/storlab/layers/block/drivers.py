@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from abc import abstractmethod
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from msgspec import Meta
@@ -77,9 +78,9 @@ class _DriverLayer(Layer[None, Disk]):
         found = {"driver": driver, **({"zones": zones} if zones.get("zoned") not in (None, "none") else {})}
         return {**found, **await queue_facts(context.node, resource)}
 
+    @abstractmethod
     async def _driver(self, resource: Disk, node: Node) -> dict[str, Any]:
         """What the driver itself says of the disk."""
-        raise NotImplementedError
 
 
 # null_blk: Documentation/block/null_blk.rst in the kernel's sources.
