@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from storlab.base.errors import StorlabError, TrialError
+from storlab.base.errors import TrialError
 from storlab.base.reach import OwnName
 from storlab.base.text import number_or_text
 from storlab.base.units import Size, power_of_two, size_text
@@ -19,6 +19,7 @@ from storlab.layers.base import Layer, LayerContext
 from storlab.layers.block import mapper
 from storlab.layers.block.identity import Fingerprint, own_signatures, refuse_another
 from storlab.layers.block.queue import put, queue_facts, sysfs
+from storlab.layers.block.use import stopped
 from storlab.layers.fs.mkfs import filesystem_uuid
 from storlab.layers.resources import Disk
 from storlab.nodes.answers import load_modules
@@ -66,11 +67,7 @@ exit 0
 @undo("bcache.stop", proof="itself")
 async def stop_set(node: Node, run: RunId, nonce: Nonce) -> str | None:
     """Stop the cache that Storlab made: by its UUID, or not at all."""
-    uuid = filesystem_uuid(run, nonce)
-    ended = await node.run(["sh", "-c", _STOP, "stop", uuid], check=False)
-    if not ended.ok:
-        raise StorlabError(f"node {node.name}: the cache {uuid} is still in use, and was not stopped")
-    return f"stopped the cache {uuid}" if b"stopped" in ended.stdout else None
+    return await stopped(node, _STOP, "cache", filesystem_uuid(run, nonce))
 
 
 @undo("bcache.forget", outlives_boot=True, proof="itself")

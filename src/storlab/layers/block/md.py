@@ -14,7 +14,6 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from storlab.base.errors import StorlabError
 from storlab.base.reach import OwnName
 from storlab.base.text import number_or_text
 from storlab.base.units import Size, power_of_two, size_text
@@ -22,6 +21,7 @@ from storlab.layers.base import Layer, LayerContext
 from storlab.layers.block import mapper
 from storlab.layers.block.identity import refuse_another
 from storlab.layers.block.queue import put, queue_facts, sysfs
+from storlab.layers.block.use import stopped
 from storlab.layers.fs.mkfs import filesystem_uuid, forget_filesystem
 from storlab.layers.resources import Disk
 from storlab.nodes.answers import load_modules
@@ -56,11 +56,7 @@ exit 0
 @undo("md.stop", proof="itself")
 async def stop_array(node: Node, run: RunId, nonce: Nonce) -> str | None:
     """Stop the array that Storlab made: by its UUID, or not at all."""
-    uuid = _array_uuid(run, nonce)
-    ended = await node.run(["sh", "-c", _STOP, "stop", uuid], check=False)
-    if not ended.ok:
-        raise StorlabError(f"node {node.name}: the array {uuid} is still in use, and was not stopped")
-    return f"stopped the array {uuid}" if b"stopped" in ended.stdout else None
+    return await stopped(node, _STOP, "array", _array_uuid(run, nonce))
 
 
 def _array_uuid(run: str, nonce: str) -> str:

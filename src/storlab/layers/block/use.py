@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
-from storlab.base.errors import NodeError, SafetyError, TrialError
+from storlab.base.errors import NodeError, SafetyError, StorlabError, TrialError
 from storlab.layers.block.identity import DeviceIdentity
 from storlab.layers.fs.mount import parse_mountinfo
 from storlab.nodes.node import Node, Process
@@ -192,3 +192,14 @@ async def _held(node: Node, path: str) -> str | None:
     if "resource busy" in message:
         return f"{path} is in use: something holds it, or a device that overlaps it, exclusively"
     return f"cannot open {path} ({message})"
+
+
+async def stopped(node: Node, script: str, what: str, uuid: str) -> str | None:
+    """What a shell script stopped by its UUID, in words; it prints "stopped" if it did, and fails for what is in use.
+
+    Raises ``StorlabError`` for that.
+    """
+    ended = await node.run(["sh", "-c", script, "stop", uuid], check=False)
+    if not ended.ok:
+        raise StorlabError(f"node {node.name}: the {what} {uuid} is still in use, and was not stopped")
+    return f"stopped the {what} {uuid}" if b"stopped" in ended.stdout else None
