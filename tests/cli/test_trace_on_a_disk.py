@@ -78,7 +78,7 @@ def test_what_the_command_and_its_children_did_comes_before_the_rest(disk: LoopD
     assert "Total I/Os: " in others and re.search(r"^ +4096 +: \d", others, re.M)
     assert not re.search(r"^ +65536 +:", others, re.M)
     groups = [name for _, names, _ in os.walk("/sys/fs/cgroup") for name in names]
-    assert f"storlab-trace-{int(ran.stdout)}" not in groups
+    assert not [name for name in groups if re.fullmatch(rf"storlab-trace-\d+-{int(ran.stdout)}", name)]
 
 
 def test_a_command_is_found_whose_name_the_kernel_cuts_amid_a_character(disk: LoopDisk, tmp_path: Path) -> None:
@@ -233,11 +233,16 @@ def test_a_trace_that_begins_removes_groups_of_the_dead_and_none_that_another_is
     with own_group() as group:
         if group is None:
             pytest.skip("no cgroup v2 here")
-        dead = group.folder.with_name(group.folder.name.replace(str(os.getpid()), str(2**22)))
+        dead = group.folder.with_name(group.folder.name.removesuffix(str(os.getpid())) + str(2**22))
+        elsewhere = dead.with_name(f"storlab-trace-1-{2**22}")  # in a container, whose processes nobody sees here
         dead.mkdir()
+        elsewhere.mkdir()
         another = "from storlab.cli.trace.child import own_group\nwith own_group() as group: assert group is not None"
-        subprocess.run([sys.executable, "-c", another], check=True)
-        assert group.folder.exists() and not dead.exists()
+        try:
+            subprocess.run([sys.executable, "-c", another], check=True)
+            assert group.folder.exists() and elsewhere.exists() and not dead.exists()
+        finally:
+            elsewhere.rmdir()
 
 
 def fio(disk: LoopDisk) -> list[str]:

@@ -162,7 +162,9 @@ def test_layers_of_device_mapper_lie_below_mkfs() -> None:
     (mkfs, crypt, slow) = parse(
         [{"layer": "mkfs", "type": "xfs"}, {"layer": "crypt"}, {"layer": "dm", "target": "delay", "writes": "2ms"}]
     )
-    assert crypt.check_above(mkfs) and slow.check_above(mkfs)
+    for upper in (crypt, slow):
+        ((_, reason),) = stack.type_errors([*parse(BELOW), mkfs, upper], [Disk])
+        assert f"write {upper.layer} below mkfs" in reason
     assert (crypt.label(), slow.label()) == ("crypt luks2", "dm delay writes 2ms")
 
 

@@ -81,9 +81,16 @@ def dirty() -> dict[str, str]:
     return {f"vm.{name}": Path("/proc/sys/vm", name).read_text().strip() for name in DIRTY}
 
 
+@pytest.fixture(scope="module")
+def before() -> dict[str, str]:
+    """Shared, so that tests which set them take turns."""
+    return dirty()
+
+
 @pytest.mark.needs("root")
-def test_settings_of_a_node_are_those_of_its_trials_and_then_what_they_were(lab: Laboratory) -> None:
-    before = dirty()
+def test_settings_of_a_node_are_those_of_its_trials_and_then_what_they_were(
+    lab: Laboratory, before: dict[str, str]
+) -> None:
     outcome = lab.succeed(directory("command = { argv = ['true'] }", rest=SET), trials=2)
     assert dirty() == before
     small = {"vm.dirty_bytes": str(512 * 1024**2), "vm.dirty_ratio": "0", "vm.laptop_mode": "1"}
@@ -96,8 +103,7 @@ def test_settings_of_a_node_are_those_of_its_trials_and_then_what_they_were(lab:
 
 
 @pytest.mark.needs("root")
-def test_settings_of_a_run_that_is_killed_are_put_back_by_clean(lab: Laboratory) -> None:
-    before = dirty()
+def test_settings_of_a_run_that_is_killed_are_put_back_by_clean(lab: Laboratory, before: dict[str, str]) -> None:
     started = lab.start_run(directory("command = { argv = ['sleep', '100'] }", rest=SET), "--only", "dirty=small")
     wait_for(started, lambda: dirty()["vm.laptop_mode"] == "1" and lab.sleeps())
     kill(started)

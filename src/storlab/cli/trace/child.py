@@ -210,7 +210,7 @@ def own_group() -> Iterator[OwnGroup | None]:
     has no cgroup v2 in which this process may make one.
     """
     parent = _group_of_this_process()
-    folder = parent / f"{_GROUP}{os.getpid()}" if parent else None
+    folder = parent / f"{_groups_here()}{os.getpid()}" if parent else None
     if parent is None or folder is None or not _made(parent, folder):
         yield None
         return
@@ -220,10 +220,16 @@ def own_group() -> Iterator[OwnGroup | None]:
         _remove(folder, parent)
 
 
+def _groups_here() -> str:
+    """What names of groups begin with here: a process's number is one within its namespace only."""
+    return f"{_GROUP}{Path('/proc/self/ns/pid').stat().st_ino}-"
+
+
 def _made(parent: Path, folder: Path) -> bool:
     with suppress(OSError):
-        for left in parent.glob(f"{_GROUP}*"):
-            if Path("/proc", left.name.removeprefix(_GROUP)).exists():
+        ours = _groups_here()
+        for left in parent.glob(f"{ours}*"):
+            if Path("/proc", left.name.removeprefix(ours)).exists():
                 continue  # of a trace that may be about to use it
             with suppress(OSError):
                 left.rmdir()  # of a trace that was killed
