@@ -40,7 +40,7 @@ from storlab.images.image import Image, find_image
 from storlab.nodes.kinds.vm.hardware import Hardware
 from storlab.records.manifest import Manifest, write_manifest
 from storlab.suites.model import Attempt, Group, Outcome, Script
-from storlab.suites.places.guest import OWN_TESTS
+from storlab.suites.places.kinds import OWN_TESTS
 from storlab.suites.records.folder import SuiteRecord, SuiteRun, read_suite_run, write_suite_record
 from storlab.suites.report.formats import render
 

@@ -19,12 +19,11 @@ from storlab.layers.block.bcache import BcacheLayer
 from storlab.layers.block.crypt import CryptLayer
 from storlab.layers.block.device import DeviceLayer, FillLayer
 from storlab.layers.block.drivers import NullBlkLayer, ScsiDebugLayer, ZramLayer
-from storlab.layers.block.integrity import IntegrityLayer
+from storlab.layers.block.integrity import IntegrityLayer, VerityLayer
 from storlab.layers.block.loop import LoopLayer
 from storlab.layers.block.lvm import LvmLayer
 from storlab.layers.block.md import MdLayer
 from storlab.layers.block.targets import DmLayer
-from storlab.layers.block.verity import VerityLayer
 from storlab.layers.database.innodb import MariadbLayer, MysqlLayer
 from storlab.layers.database.postgresql import PostgresqlLayer
 from storlab.layers.fs.files import DirectoryLayer, FileLayer
@@ -38,8 +37,7 @@ from storlab.layers.net.iscsi_target import IscsiTargetLayer
 from storlab.layers.net.nbd import NbdLayer
 from storlab.layers.net.nbd_export import NbdExportLayer
 from storlab.layers.net.nvme import NvmeTargetLayer, NvmeTcpLayer
-from storlab.layers.share.nfs import NfsLayer
-from storlab.layers.share.nfs_export import NfsExportLayer
+from storlab.layers.share.nfs import NfsExportLayer, NfsLayer
 from storlab.layers.share.smb import SmbLayer, SmbShareLayer
 from storlab.layers.share.sshfs import SshfsLayer, SshShareLayer
 from storlab.layers.zfs.datasets import ZfsLayer, ZvolLayer, ZvolsLayer

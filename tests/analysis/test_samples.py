@@ -11,7 +11,7 @@ import pytest
 
 from storlab.analysis import variability as within
 from storlab.analysis.design import Design
-from storlab.analysis.distributions import distributions
+from storlab.analysis.summarise import distributions
 from storlab.analysis.summary import Distribution, Summary, from_json, to_json
 from storlab.metrics import Declarations
 from storlab.probes.alignment import AlignmentProbe

@@ -22,7 +22,7 @@ from storlab.probes.base import ProbeContext, ProbeRecord, Window
 from storlab.probes.subject import Subject
 from storlab.probes.zfs.probe import ZfsProbe
 from storlab.run.recovery.undoing import remove_leftovers, undo_table
-from storlab.suites.places.here import HereMaker
+from storlab.suites.places.kinds import HereMaker
 from storlab.suites.records.folder import Here
 
 from .sites import RUN, Ground, entered, guest, parse

@@ -23,7 +23,7 @@ from laboratory.trust import allowing, trusting
 from storlab.records import derive_trial
 from storlab.records import kept as fingerprint
 from storlab.records.derive import derive, tables_of
-from storlab.records.observations import Done, Observations
+from storlab.records.derive_trial import Done, Observations
 from storlab.records.run_folder import TABLES, RunFolder
 from storlab.records.tables import Tables
 from storlab.report.language.say import said

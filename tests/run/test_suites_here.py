@@ -276,7 +276,7 @@ def test_a_place_that_can_not_be_had_is_no_success(tmp_path: Path, monkeypatch: 
     async def never_boots(*_: object) -> None:
         raise NodeError("vm-1 did not boot")
 
-    monkeypatch.setattr("storlab.suites.places.here.HereMaker.open", never_boots)
+    monkeypatch.setattr("storlab.suites.places.kinds.HereMaker.open", never_boots)
     said = call(*map(str, own(tmp_path, passes="true")), "--out", str(tmp_path / "run"))
     assert said.status == 1 and "vm-1 did not boot" in said.message and not (tmp_path / "run").exists()
 

@@ -15,7 +15,7 @@ from storlab.suites.check_text import groups_in, read_check, read_excludes, read
 from storlab.suites.groups import Installed
 from storlab.suites.ktap import Result, judge_text, judged, ktap_text, read_ktap
 from storlab.suites.model import Outcome
-from storlab.suites.places.guest import OWN_TESTS
+from storlab.suites.places.kinds import OWN_TESTS
 from storlab.suites.run.own_files import choose, read_suite_file
 from storlab.suites.run.plan import Asked, in_order
 from storlab.suites.suite_file import CheckTable

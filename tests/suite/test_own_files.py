@@ -18,7 +18,7 @@ from storlab.suites.adapters.zts import Zts
 from storlab.suites.expectations import OwnEntry, with_own
 from storlab.suites.groups import Installed
 from storlab.suites.model import Expectation, Expectations, Outcome, Suite, SuiteEnvironment
-from storlab.suites.places.guest import OWN_TESTS
+from storlab.suites.places.kinds import OWN_TESTS
 from storlab.suites.records.folder import SuiteRun
 from storlab.suites.report.formats import render
 from storlab.suites.report.view import view_of

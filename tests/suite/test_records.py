@@ -26,9 +26,9 @@ from storlab.suites.records.folder import CONSOLES, ENVIRONMENT, OUTPUT, RESULTS
 from storlab.suites.records.sources import observed, read_source
 from storlab.suites.report.formats import render
 from storlab.suites.run import record
+from storlab.suites.run.execution import Queue
 from storlab.suites.run.output import MOST, ScriptOutput
 from storlab.suites.run.part import Part, place_of
-from storlab.suites.run.shard import Queue
 from storlab.suites.selection import remaining, repeated
 from suite.samples import BEGAN, HERE, SUITE, attempt, passes, recorded
 from suite.samples import of as of

@@ -15,7 +15,7 @@ from storlab.cli.suite.choose import past_in
 from storlab.cli.suite.finish import status_of
 from storlab.suites.ktap import MOST_JUDGED, Result, read_ktap
 from storlab.suites.model import Absent, Expectations, Group, Leak, Outcome, Script, Suite, SuiteEnvironment
-from storlab.suites.places.guest import OWN_TESTS
+from storlab.suites.places.kinds import OWN_TESTS
 from storlab.suites.records.folder import SuiteRecord, SuiteRun, read_suite_run
 from storlab.suites.records.sources import read_source, read_sources
 from storlab.suites.report.formats import render

@@ -14,13 +14,13 @@ from storlab.base.errors import CommandFailed, NodeError
 from storlab.nodes.agent.protocol import StepResult
 from storlab.nodes.agent.steps import Done, Step, read
 from storlab.suites.model import Attempt, Group, Leak, Outcome, Role, Script
-from storlab.suites.places.guest import usable
 from storlab.suites.places.invariants import State, Watchman, parse_state
+from storlab.suites.places.kinds import usable
 from storlab.suites.places.place import Booted, GuestLost, Spare
 from storlab.suites.run import attempt
 from storlab.suites.run.attempt import Work, kernel_complaint, parse_work
+from storlab.suites.run.execution import Queue, Shard, run_all
 from storlab.suites.run.part import Part
-from storlab.suites.run.shard import Queue, Shard, run_all
 from suite.samples import GOLDEN
 
 T = TypeVar("T")

@@ -18,7 +18,7 @@ from storlab.cli.suite.choose import asked_for
 from storlab.cli.suite.options import Choice
 from storlab.suites.model import Absent, Attempt, Group, Outcome, Role, Script, Suite
 from storlab.suites.records.folder import SuiteRun, read_suite_run
-from storlab.suites.run.shard import Queue
+from storlab.suites.run.execution import Queue
 from storlab.suites.selection import (
     Failures,
     Selection,

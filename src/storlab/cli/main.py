@@ -14,7 +14,6 @@ from typer.core import TyperGroup
 
 from storlab.cli.check import check
 from storlab.cli.clean import clean
-from storlab.cli.compare import compare
 from storlab.cli.crash import crash
 from storlab.cli.image import image
 from storlab.cli.import_.command import import_
@@ -25,7 +24,7 @@ from storlab.cli.noise import noise
 from storlab.cli.output import show
 from storlab.cli.plan.command import plan
 from storlab.cli.remote.option import attach, travels
-from storlab.cli.report import merge, report
+from storlab.cli.report import compare, merge, report
 from storlab.cli.run import resume, run
 from storlab.cli.shell import shell
 from storlab.cli.suite.command import suite

@@ -14,7 +14,7 @@ from storlab.records.kept import Found, keepable, read_kept, write_tables
 from storlab.records.manifest import Manifest
 from storlab.records.run_folder import RECORD, RunFolder, TrialRecord
 from storlab.records.tables import Tables, TrialTables
-from storlab.tools.imported import Imported
+from storlab.tools.importer import Imported
 
 if TYPE_CHECKING:
     from storlab.study.study import Study

@@ -16,8 +16,16 @@ from storlab.records.files import Text, copy_durably
 from storlab.records.manifest import Manifest, write_manifest
 from storlab.records.run_folder import RunFolder, TrialRecord, refuse_linked_raw, unreadable, write_trial
 from storlab.tools.clients import as_one
-from storlab.tools.imported import Imported, ImportedFile, ImportedTrial
-from storlab.tools.importer import Deferred, Importer, Part, importer_of, said_of_files
+from storlab.tools.importer import (
+    Deferred,
+    Imported,
+    ImportedFile,
+    ImportedTrial,
+    Importer,
+    Part,
+    importer_of,
+    said_of_files,
+)
 from storlab.version import __version__
 
 if TYPE_CHECKING:

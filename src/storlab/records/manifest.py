@@ -21,7 +21,7 @@ from storlab.findings.runs import Rested, RoundsNotFixed, RunsDiffer
 from storlab.layers.block.identity import DeviceIdentity
 from storlab.nodes.agent.protocol import Clocks, Cpus, Kernel, Memory, Tool
 from storlab.records.files import write_durably
-from storlab.tools.imported import Imported
+from storlab.tools.importer import Imported
 
 if TYPE_CHECKING:
     from storlab.study.study import Study

@@ -14,8 +14,34 @@ import msgspec
 
 from storlab.base.errors import StorlabError, UserError
 from storlab.base.programs import agent_path
+from storlab.base.record import RunId, read_record, to_json
+from storlab.records.files import write_whole
 from storlab.ssh.machine import Machine
 from storlab.version import __version__
+
+NAME = "on.json"
+
+
+class Origin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``host``: as its user calls the machine. ``job``: which of its jobs; ``name``: of the run's folder in there."""
+
+    host: str
+    job: RunId
+    name: str
+
+
+def read_origin(folder: Path) -> Origin | None:
+    """``None`` for a run of this machine. Raises ``RecordsError`` where the file is damaged."""
+    try:
+        return read_record(folder / NAME, Origin)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def write_origin(folder: Path, origin: Origin) -> None:
+    """Raises ``OSError``."""
+    write_whole(folder / NAME, to_json(origin))
+
 
 # Which Storlab this is: its version, and a checksum of all of its files, since versions stay the same in development.
 #

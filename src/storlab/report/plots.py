@@ -99,7 +99,7 @@ class Plots:
 
     def percentiles(self, latency: str = "latency", *, where: dict[str, str] | None = None, source: str = "") -> Chart:
         """How slow the slowest tenth, hundredth, thousandth … of all operations are; a line a cell."""
-        from storlab.report.charts.latency import latency_chart
+        from storlab.report.charts.whole_trials import latency_chart
 
         curves, names = self._curves(latency, where or {}, source)
         return _finished(latency_chart(curves, "cell", names))
@@ -113,13 +113,13 @@ class Plots:
 
     def histogram(self, latency: str = "latency", *, where: dict[str, str] | None = None, source: str = "") -> Chart:
         """The share of operations in each bin of latency; a line a cell."""
-        from storlab.report.charts.latency import histogram_chart, shares_of_bins
+        from storlab.report.charts.whole_trials import histogram_chart, shares_of_bins
 
         rows, source, cells = self._distributions(latency, where or {}, source)
         return _finished(histogram_chart(shares_of_bins(rows, cells, source, latency), latency, list(cells)))
 
     def _curves(self, latency: str, where: dict[str, str], source: str) -> tuple[pl.DataFrame, list[str]]:
-        from storlab.report.charts.latency import percentile_curve
+        from storlab.report.charts.whole_trials import percentile_curve
 
         rows, source, cells = self._distributions(latency, where, source)
         curves = {name: percentile_curve(rows, cell, source, latency) for name, cell in cells.items()}

@@ -19,8 +19,7 @@ from storlab.base.amounts import parse_duration, parse_size
 from storlab.base.errors import UserError
 from storlab.base.text import first, grouped
 from storlab.tools.clients import Place, end_of, is_within, named, notes_on, overlapping, trials_of_clients
-from storlab.tools.imported import Imported, ImportedFile, ImportedTrial, Order
-from storlab.tools.importer import HEADING, Importer, Part, importer_of
+from storlab.tools.importer import HEADING, Imported, ImportedFile, ImportedTrial, Importer, Order, Part, importer_of
 
 _BETWEEN = re.compile(r"[\s_/-]+")
 _SWITCHES = ({"1", "yes", "on", "true", "enabled"}, {"0", "no", "off", "false", "disabled"})

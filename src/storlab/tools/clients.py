@@ -9,8 +9,7 @@ from typing import TypeVar
 
 from storlab.base.errors import UserError
 from storlab.base.text import grouped
-from storlab.tools.imported import HOST, ImportedFile
-from storlab.tools.importer import Part
+from storlab.tools.importer import HOST, ImportedFile, Part
 
 T = TypeVar("T")
 Place = tuple[int, int]

@@ -16,10 +16,15 @@ from hypothesis import strategies as st
 
 from storlab.analysis.variability import samples
 from storlab.base.text import plain
-from storlab.report.charts.latency import histogram_chart, percentile_curve, shares_of_bins
 from storlab.report.charts.panel import titled, write_charts
-from storlab.report.charts.rounds import paired_chart, rounds_chart
 from storlab.report.charts.theme import fitting_scale, to_png, to_svg
+from storlab.report.charts.whole_trials import (
+    histogram_chart,
+    paired_chart,
+    percentile_curve,
+    rounds_chart,
+    shares_of_bins,
+)
 from storlab.report.document import Figure, figures
 from storlab.report.formats import render
 from storlab.report.formats.html import render_html

@@ -17,8 +17,8 @@ from rich.cells import cell_len
 from storlab.analysis.summary import to_json
 from storlab.base.errors import UserError
 from storlab.records.tables import COLUMNS
-from storlab.report.charts.latency import latency_chart
 from storlab.report.charts.theme import LIMIT, MOST_LINES, legend_of, shortened, specification, to_svg, with_short_names
+from storlab.report.charts.whole_trials import latency_chart
 from storlab.report.document import Figure, Table
 from storlab.report.formats import render
 from storlab.report.model.input import ReportInput

@@ -41,8 +41,7 @@ from storlab.records.manifest import NAME as MANIFEST
 from storlab.records.run_folder import RunFolder
 from storlab.run.recovery.temporary import new_mark, remembered, remove_dead
 from storlab.tools.cells import assemble
-from storlab.tools.imported import ImportedFile
-from storlab.tools.importer import Importer, Part, importer_of, said_of_files
+from storlab.tools.importer import ImportedFile, Importer, Part, importer_of, said_of_files
 
 # The folder of an imported run, which is there once all is in it, or else isn't.
 

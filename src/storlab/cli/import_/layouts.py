@@ -18,7 +18,7 @@ from storlab.base.text import first, grouped, printable
 from storlab.base.units import size_text
 from storlab.cli.import_.paths import readable
 from storlab.tools.cells import NOT_SAID
-from storlab.tools.imported import HOST, NODE_NAME
+from storlab.tools.importer import HOST, NODE_NAME
 
 _RESULT = "sysbench_tps.txt"
 _KERNEL, _LOG = "last-kernel.txt", "dmesg.txt"

@@ -20,8 +20,7 @@ from storlab.records.files import without_bom
 from storlab.records.manifest import LOCK
 from storlab.records.manifest import NAME as MANIFEST
 from storlab.tools.cells import INSTEAD
-from storlab.tools.imported import Imported
-from storlab.tools.importer import Importer, importer_of
+from storlab.tools.importer import Imported, Importer, importer_of
 from storlab.tools.kinds import HEAD
 
 

@@ -73,7 +73,7 @@ def _refuse_elsewhere(name: str, rule: Rule, values: dict[str, Any]) -> None:
     folder = values.get(rule.run) if rule.run and not rule.output else None
     if folder is None:
         return
-    from storlab.remote.origin import read_origin
+    from storlab.remote.host import read_origin
 
     if (origin := read_origin(Path(folder))) is not None:
         raise UserError(f"{folder} was run on {origin.host}: `storlab {name} {folder} --on {origin.host}`")

@@ -24,8 +24,7 @@ from storlab.cli.run_events import Question, RunEnded, RunEvent
 from storlab.cli.status import STILL_RUNNING
 from storlab.records.run_folder import RunFolder
 from storlab.remote.follow import LinkLost, Places, Receiver, follow
-from storlab.remote.host import Here, Host, Request
-from storlab.remote.origin import Origin, write_origin
+from storlab.remote.host import Here, Host, Origin, Request, write_origin
 from storlab.run.beginning import new_run_id
 from storlab.run.noise import this_machine
 from storlab.run.observer import ending_signals

@@ -258,7 +258,7 @@ def _result(made: Journey, path: Path, *, new: bool) -> str:
 
 def _run(made: Journey, written: str, host: str, *, changes: bool) -> str:
     """A run whose records are here, and which lies there. Raises ``UserError`` for any other."""
-    from storlab.remote.origin import read_origin
+    from storlab.remote.host import read_origin
 
     origin = read_origin(Path(written))
     if origin is None:

@@ -329,7 +329,7 @@ def check(
     from storlab.cli.suite.choose import time_of
     from storlab.cli.suite.options import size_of
     from storlab.suites.adapters.check import Check, CheckOptions
-    from storlab.suites.places.guest import OWN_TESTS
+    from storlab.suites.places.kinds import OWN_TESTS
     from storlab.suites.run.own_files import choose, words
     from storlab.suites.run.suite_run import run_suite
     from storlab.suites.suite_file import CheckTable

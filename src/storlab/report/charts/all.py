@@ -14,14 +14,13 @@ from storlab.analysis.block import histograms_of
 from storlab.analysis.summary import Estimate
 from storlab.base.text import grouped
 from storlab.report.charts.curves import interaction_chart, main_effects_chart
-from storlab.report.charts.latency import latency_chart, percentile_curve
 from storlab.report.charts.panel import Combination, Panel, all_levels, combinations, file_stem, panel
-from storlab.report.charts.rounds import paired_chart, rounds_chart
 from storlab.report.charts.sample_panels import course_panels, percentile_panels, series_panels, variability_panels
 from storlab.report.charts.samples import Sampled, sampled
 from storlab.report.charts.shares import bars_chart, icicle_chart, sizes_chart
 from storlab.report.charts.sweep_panels import sweep_panels
 from storlab.report.charts.theme import MOST_LINES
+from storlab.report.charts.whole_trials import latency_chart, paired_chart, percentile_curve, rounds_chart
 from storlab.report.language import format as fmt
 from storlab.report.language import words
 from storlab.report.model import block, factors

@@ -8,7 +8,7 @@ from storlab.base.text import grouped
 from storlab.report.language.format import duration, plural
 from storlab.suites.history import Past, PastTest
 from storlab.suites.model import Expectations, Group, Suite, report_name, test_name
-from storlab.suites.places.guest import OWN_TESTS
+from storlab.suites.places.kinds import OWN_TESTS
 from storlab.suites.report.formats import to_json
 
 

@@ -26,7 +26,7 @@ from storlab.suites.adapters.command import Command
 from storlab.suites.adapters.zts import STF_SUITE, Zts, ZtsFile, ZtsOptions
 from storlab.suites.check_text import TEST, chosen, groups_in, read_excludes, read_group_list
 from storlab.suites.expectations import ExpectationFile, OwnEntry
-from storlab.suites.places.guest import OWN_TESTS
+from storlab.suites.places.kinds import OWN_TESTS
 from storlab.suites.records.folder import Here, OwnKernel
 from storlab.suites.run.wants import refuse_unpermitted_file, wants_of_file
 from storlab.suites.runfile import Runfile, RunfileError, check_runfiles

@@ -30,8 +30,7 @@ from storlab.run.session import Session, open_session
 from storlab.suites.adapters.base import Adapter
 from storlab.suites.adapters.check import Check
 from storlab.suites.model import Suite
-from storlab.suites.places.guest import GuestMaker
-from storlab.suites.places.here import HereMaker
+from storlab.suites.places.kinds import GuestMaker, HereMaker
 from storlab.suites.places.place import Place
 from storlab.suites.records.folder import (
     CONSOLES,

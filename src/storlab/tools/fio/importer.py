@@ -50,8 +50,7 @@ from storlab.tools.fio.parts import (
     same_run,
 )
 from storlab.tools.fio.terse import LINE, TerseReport, last_of_each_run, read_terse, terse_values
-from storlab.tools.imported import HOST_LOAD
-from storlab.tools.importer import Importer, Part
+from storlab.tools.importer import HOST_LOAD, Importer, Part
 from storlab.tools.kinds import is_of
 from storlab.tools.load_averages import LOADS, HostLoad, parse_host_loads
 from storlab.tools.passed_on import labels_of, peeled

@@ -15,10 +15,19 @@ from storlab.base.errors import ParseError
 from storlab.base.patterns import PatternError, pattern
 from storlab.base.text import grouped, printable
 from storlab.base.units import shown
-from storlab.tools.readers.lines import blocks_of, by_regex, headings_in, said_in
+from storlab.tools.readers.lines import (
+    blocks_of,
+    by_json,
+    by_regex,
+    headings_in,
+    objects_of,
+    plain,
+    said_in,
+    search,
+    xml_tree,
+)
 from storlab.tools.readers.numbers import DAY, MOST, PICKED, Number, Row, filled, number_in, plain_text
 from storlab.tools.readers.rules import Reader, Rule
-from storlab.tools.readers.trees import by_json, objects_of, plain, search, xml_tree
 from storlab.tools.table.columns import has_no_figure
 
 _MOST_METRICS = 10_000
