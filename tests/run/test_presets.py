@@ -126,6 +126,7 @@ def test_every_preset_is_run_by_a_test_and_says_so_in_one_line() -> None:
 )
 def test_a_preset_runs_and_has_every_metric_that_it_asks_about(preset: str, tmp_path: Path) -> None:
     outcome = run(preset, tmp_path / "run")
+    assert [record.reason for record in outcome.tables.records if record.status != "done"] == []
     assert outcome.ending == "complete"
     assert set(outcome.tables.frame("metrics")["metric"]) >= PRESETS[preset].metrics
 
