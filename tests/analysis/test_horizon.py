@@ -259,9 +259,11 @@ def test_each_set_of_hypotheses_that_may_be_true_is_tested_by_evidence_tuned_to_
     each += [Hypothesis("wide", a, b) for a, b in WIDE] if wide else []
     draw = np.random.default_rng(seed)
     of_size = {size: np.exp(draw.normal(2.5, 2, size=len(each))) for size in (1, 2, 3, 4, 6, 8, 12, 16)}
-    found = tuned_thresholds(each, of_size.__getitem__, ALPHA)
+    found = tuned_thresholds(each, lambda size: of_size[size][:, None], ALPHA)
     rejected = {
-        at for at, needs in enumerate(found) if all(of_size[size][at] >= needed * (1 - 1e-9) for size, needed in needs)
+        at
+        for at, needs in enumerate(found)
+        if all((of_size[size][at] >= needed * (1 - 1e-9)).all() for size, needed in needs)
     }
     kept = set[int]()
     for blocks in itertools.product(itertools.product(range(3), repeat=3), repeat=2):
@@ -279,5 +281,5 @@ def test_each_set_of_hypotheses_that_may_be_true_is_tested_by_evidence_tuned_to_
 @pytest.mark.parametrize("levels", ["abc", "abcdefgh"])
 def test_where_nothing_is_known_as_much_is_needed_as_may_be_true_together(levels: str) -> None:
     each = [Hypothesis("one", a, b) for a, b in itertools.combinations(levels, 2)]
-    for needs in tuned_thresholds(each, lambda _: np.zeros(len(each)), ALPHA):
+    for needs in tuned_thresholds(each, lambda _: np.zeros((len(each), 1)), ALPHA):
         assert needs[0] == (1, 1 / ALPHA) and max(needed for _, needed in needs) == pytest.approx(len(each) / ALPHA)

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from storlab.analysis.compare import Question
 from storlab.analysis.design import CompareSpec
-from storlab.analysis.judging import parse_gate
+from storlab.analysis.judging import answers, cases, parse_gate
+from storlab.analysis.questions import Planned
 from storlab.analysis.runs.across_runs import by_question, compare_runs
 from storlab.analysis.runs.merged_runs import RunData
 from storlab.analysis.stats.horizon import Bet
+from storlab.analysis.stats.pairing import Pairs
 from storlab.analysis.summarise import summarise
+from storlab.analysis.summary import Comparison
 from storlab.report.language.say import say
 
 from .run_data import two_factors
@@ -73,3 +79,37 @@ def test_an_interval_and_its_verdict_never_contradict_each_other(seed: int) -> N
             assert -math.log(1.05) <= math.log(c.low) <= math.log(c.high) <= math.log(1.05)
         elif excludes:  # of what lies within the margin, or where the mean speaks against it, the reason says so
             assert any(said in say(c.reason) for said in ("margin", "the mean", "failed"))
+
+
+def looks(levels: NDArray[np.float64], last: int) -> list[list[Comparison]]:
+    """What is said of all pairs of some levels (shape ``(rounds, levels)``, logs) after each of the rounds."""
+    found, bet = [], Bet("B", ((0, last),))
+    for n in range(5, len(levels) + 1):
+        asked = []
+        for a, b in combinations(range(levels.shape[1]), 2):
+            question = Question("fs", "abc"[a], "abc"[b], {}, False, "load", "iops", "1/s", "higher", 0.0)
+            pairs = Pairs(np.arange(1, n + 1), levels[:n, a] - levels[:n, b])
+            asked.append((Planned(question, ((a + 1, b + 1),)), pairs))
+        found.append(answers(cases(asked, 0.05, {}, {}, bet), 0.95, 5, (), None, bet))
+    return found
+
+
+def test_what_was_shown_once_stays_shown_as_long_as_the_ratio_and_the_mean_do_not_turn() -> None:
+    kept = 0
+    for seed in range(25):
+        levels = np.random.default_rng([26, seed]).normal(size=(12, 3)) * 0.05 + np.array([0.0, 0.0, 0.11])
+        before: list[Comparison] = []
+        for now in looks(levels, 12):
+            for c, was in zip(now, before, strict=False):
+                if was.verdict in ("better", "worse"):
+                    assert c.verdict == was.verdict and c.low is not None and c.high is not None
+                    assert not c.low <= 1 <= c.high
+                    kept += "an earlier look" in say(c.reason)
+            before = now
+    assert kept
+
+
+def test_a_difference_that_later_rounds_turn_is_no_longer_claimed() -> None:
+    values = np.concatenate([np.linspace(0.05, 0.1, 8), -np.linspace(0.11, 0.2, 12)])
+    verdicts = [c.verdict for (c,) in looks(np.stack([values, np.zeros(20)], axis=1), 30)]
+    assert verdicts[3] == "better" and verdicts[-1] != "better"

@@ -39,6 +39,7 @@ from storlab.analysis.verdict import (
     evidence_of,
     fewest_for_limits,
     least_rounds,
+    proved_side,
     safe_exp,
     span,
     span_of_limits,
@@ -184,7 +185,9 @@ def _of_comparison(spec: ClaimSpec, design: Design, by: Judged, index: int, *, m
             shrunk=pairs.shrunk,
         ),
         comparison.verdict == "equivalent",
-        history_of(pairs, design.bet, "neither", case.tuned),
+        history_of(
+            pairs, design.bet, "neither", case.tuned, 0 if pairs.failed_a | pairs.failed_b else sign * case.proved
+        ),
     )
     verdict, reason, seen = evidence.answer(spec)
     return replace(
@@ -235,8 +238,9 @@ class _Evidence:
         if self.alike:
             return "does not hold", ClaimAnswer("equivalent", self.rules.margin)
         needed, lost = math.log(2 * self.needed), self.failed.a + self.failed.b
+        kept = proved_side(self.ratios, self.history)
         for sign in (side, -side):
-            enough = evidence_of(self.ratios, sign, needed, lost, self.history) >= needed
+            enough = sign == kept or evidence_of(self.ratios, sign, needed, lost, self.history) >= needed
             if enough and sign * float(self.ratios.mean()) > 0:
                 return "holds" if sign == side else "does not hold", ClaimAnswer("above" if sign > 0 else "below")
         return "undecided", ClaimAnswer("open")

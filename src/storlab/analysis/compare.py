@@ -138,16 +138,16 @@ def failed_of(pairs: Pairs) -> Failed:
     return Failed(len(pairs.failed_a), len(pairs.failed_b))
 
 
-def history_of(pairs: Pairs, bet: Bet | None, better: str, tuned: Tuned = ()) -> History | None:
+def history_of(pairs: Pairs, bet: Bet | None, better: str, tuned: Tuned = (), proved: int = 0) -> History | None:
     """Under which ``bet`` the rounds of ``pairs`` were run, with those that count against either side of 1.
 
-    ``tuned``: as of ``History``.
+    ``tuned``, ``proved``: as of ``History``.
     """
     if bet is None:
         return None
     a, b = pairs.failed_a, pairs.failed_b
     lost = (a | b, a | b) if better == "neither" else (a, b) if better == "higher" else (b, a)
-    return History(bet, tuple(pairs.rounds.tolist()), lost, tuned)
+    return History(bet, tuple(pairs.rounds.tolist()), lost, tuned, proved)
 
 
 def unanswerable(

@@ -17,11 +17,11 @@ from storlab.analysis.compare import Question, compare, failed_of, history_of, u
 from storlab.analysis.questions import Planned
 from storlab.analysis.stats.anytime import Floats
 from storlab.analysis.stats.closed_testing import Hypothesis, thresholds, tuned_thresholds
-from storlab.analysis.stats.horizon import Bet, Tuned
+from storlab.analysis.stats.horizon import Bet, History, Tuned
 from storlab.analysis.stats.pairing import Pairs
 from storlab.analysis.stats.signed_rank import log_difference, typical
 from storlab.analysis.summary import Comparison, GateResult, Outcome, Undecided
-from storlab.analysis.verdict import Failed, Rules, beyond, evidence_of, safe_exp, span_of_limits
+from storlab.analysis.verdict import Failed, Rules, beyond, safe_exp, span_of_limits
 from storlab.base.errors import UserError
 from storlab.findings import AnyFinding, GateOnVerdict
 from storlab.findings.answers import Gated, GateWithoutDirection
@@ -194,6 +194,8 @@ def _span_of_limits(pairs: Pairs, rules: Rules) -> dict[str, float]:
     return {"ratio": safe_exp(seen.typical), **ends}
 
 
+_LARGEST, _NONE = 700.0, -600.0  # logs of evidence: more changes nothing; of what is needed: none
+
 Asked = Sequence[tuple[Planned, Pairs | None]]
 """Comparisons with the pairs that they are judged by; ``None`` where they can't be, or not yet."""
 
@@ -203,6 +205,7 @@ class Case:
     """One comparison with all that it is judged by. ``rests_after``: the round as of which that is.
 
     ``tuned``: if the evidence aims at a number of rounds, what is needed of it; ``needed`` is the most of it.
+    ``proved``: as of ``History``.
     """
 
     item: Planned
@@ -210,6 +213,7 @@ class Case:
     needed: float
     family: int
     tuned: Tuned = ()
+    proved: int = 0
     rests_after: int | None = None
 
 
@@ -275,10 +279,12 @@ def _cases(asked: Asked, alpha: float, resting: Mapping[tuple[object, ...], Case
     kept = [resting.get(item.question.key) for item, _ in asked]
     whole = [now if case is None else (case.item, case.pairs) for now, case in zip(asked, kept, strict=True)]
     family = family_of(whole)
-    tuned = [()] * len(whole) if bet is None else tuned_by(whole, alpha, bet)
-    needed = needed_by(whole, alpha) if bet is None else [max(math.exp(log) / 2 for _, log in each) for each in tuned]
+    tuned: list[tuple[Tuned, int]] = [((), 0)] * len(whole) if bet is None else tuned_by(whole, alpha, bet)
+    needed = (
+        needed_by(whole, alpha) if bet is None else [max(math.exp(log) / 2 for _, log in each) for each, _ in tuned]
+    )
     return [
-        case or Case(item, pairs, needed[at], family, tuned[at])
+        case or Case(item, pairs, needed[at], family, *tuned[at])
         for at, (case, (item, pairs)) in enumerate(zip(kept, whole, strict=True))
     ]
 
@@ -302,29 +308,50 @@ def needed_by(asked: Asked, alpha: float) -> list[float]:
     return needed
 
 
-def tuned_by(asked: Asked, alpha: float, bet: Bet) -> list[Tuned]:
-    """The same where evidence aims at a number of rounds."""
+def tuned_by(asked: Asked, alpha: float, bet: Bet) -> list[tuple[Tuned, int]]:
+    """The same where evidence aims at a number of rounds, and which side of 1 it has proved: as of ``History``.
+
+    What is needed is that of now; where that isn't reached, of the last round in which it was.
+    """
     counted = [index for index, (item, _) in enumerate(asked) if item.counted]
     log_goal = math.log(2 / alpha)
     whole = log_goal + math.log(family_of(asked))
-    tuned: list[Tuned] = [((whole, whole),)] * len(asked)
+    tuned: list[tuple[Tuned, int]] = [(((whole, whole),), 0)] * len(asked)
+    histories = [_history(*asked[index], bet) for index in counted]
+    rounds = max([1, *(history.last for history, _ in histories if history)])
+    paths = dict[int, list[Floats]]()  # by size: of each comparison the log evidence for either side, after each round
 
     def evidence(size: int) -> Floats:
-        return np.array([_both_sides(*asked[index], bet, log_goal + math.log(size)) for index in counted])
+        paths[size] = [_of_both_sides(*each, log_goal + math.log(size), rounds) for each in histories]
+        return np.array([np.exp(np.minimum(each, _LARGEST)).mean(axis=0) for each in paths[size]])
 
     known = [_hypothesis(asked[index][0], None) for index in counted]
-    for index, each in zip(counted, tuned_thresholds(known, evidence, alpha), strict=True):
-        tuned[index] = tuple((log_goal + math.log(size), math.log(2 * needed)) for size, needed in each)
+    for at, (index, each) in enumerate(zip(counted, tuned_thresholds(known, evidence, alpha), strict=True)):
+        logs = [(size, np.log(np.maximum(2 * needed, 1e-300))) for size, needed in each]
+        reached = np.all([paths[size][at] >= log for size, log in logs], axis=0)  # (sides, rounds)
+        often = reached.any(axis=1)
+        last = rounds - 1
+        if often.sum() == 1 and not reached[:, last].any():
+            last = int(np.nonzero(reached.any(axis=0))[0][-1])
+        now = tuple((log_goal + math.log(size), float(log[last])) for size, log in logs if log[last] > _NONE)
+        tuned[index] = now, (0 if often.sum() != 1 else 1 if often[0] else -1)
     return tuned
 
 
-def _both_sides(item: Planned, pairs: Pairs | None, bet: Bet, log_goal: float) -> float:
-    """Evidence that the two differ, tuned to reach this goal on either side."""
-    history = history_of(pairs, bet, item.question.better) if pairs is not None and not pairs.problem else None
-    if pairs is None or history is None or not len(pairs.log_ratios):
-        return 1.0
-    each = (evidence_of(pairs.log_ratios, side, log_goal, history=history) for side in (1, -1))
-    return sum(safe_exp(log) for log in each) / 2
+def _history(item: Planned, pairs: Pairs | None, bet: Bet) -> tuple[History | None, Floats]:
+    if pairs is None or pairs.problem or not len(pairs.log_ratios):
+        return None, np.empty(0)
+    return history_of(pairs, bet, item.question.better), pairs.log_ratios
+
+
+def _of_both_sides(history: History | None, values: Floats, log_goal: float, rounds: int) -> Floats:
+    """log K for "above" and for "below" after each of so many ``rounds``; as it was in the last that there is."""
+    found = np.zeros((2, rounds))
+    for side, row in zip((1, -1), found, strict=True):
+        if history is not None:
+            path = history.path(values, log_goal, 0.0, side)
+            row[: len(path)], row[len(path) :] = path, path[-1]
+    return found
 
 
 def _hypothesis(item: Planned, pairs: Pairs | None) -> Hypothesis:
@@ -345,7 +372,7 @@ def _answer(case: Case, alpha: float, min_rounds: int, bet: Bet | None) -> Compa
         found = compare(question, pairs, alpha, min_rounds)
         return found if found.ratio is None else _described(found, item.described)
     if pairs is not None:
-        history = history_of(pairs, bet, question.better, case.tuned)
+        history = history_of(pairs, bet, question.better, case.tuned, case.proved)
         return compare(question, pairs, alpha, min_rounds, case.family, needed, history)
     confidence = 1 - 1 / needed
     if item.problem:

@@ -21,6 +21,9 @@ either side: who fails in bad trials can't win by the good ones.
 Of what is undecided, and may yet be decided, ``undecided_kind`` says what it lacks. That is no verdict: nobody vouches
 for it.
 
+What the evidence has once shown of 3 stays shown where it falls afterwards, as long as typical ratio and mean are on
+that side: the chance below is that of ever reaching it.
+
 The chance that a study ever calls any two levels better or worse that do not differ, whenever it is looked at, is at
 most its α. The same holds of "equivalent", for the ratio that half of all rounds exceed: nothing bounds what no round
 has shown yet.
@@ -162,6 +165,14 @@ def evidence_of(
     return history.log_evidence(log_ratios, log_needed, 0.0, side)
 
 
+def proved_side(log_ratios: Floats, history: History | None) -> int:
+    """The side of 1 that was proved in some round, if what is known now does not point the other way; else 0."""
+    if history is None or not history.proved:
+        return 0
+    least = min(history.proved * each for each in (signed_rank.typical(log_ratios), float(log_ratios.mean())))
+    return history.proved if least > 0 else 0
+
+
 def least_rounds(log_needed: float, history: History | None) -> int:
     """In which there can be so much evidence for one side of 1."""
     if history is None:
@@ -182,6 +193,9 @@ def span(log_ratios: Floats, threshold: float, history: History | None = None) -
         low = max(low, _BESIDE)
     elif evidence_of(log_ratios, -1, needed, history=history) >= needed:
         high = min(high, -_BESIDE)
+    elif side := proved_side(log_ratios, history):
+        # Everything on the other side of 1 was ruled out before, and stays so.
+        low, high = (max(low, _BESIDE), high) if side > 0 else (low, min(high, -_BESIDE))
     return Span(len(log_ratios), typical, low, high, mean, sd, threshold)
 
 
@@ -230,10 +244,13 @@ def judge(
     if (lacks := _why_undecided(log_ratios, found, rules, failed, history)) is not None:
         kind = undecided_kind(log_ratios, found, rules, failed, history)
         return Judgement(found, "undecided", _compared(log_ratios, a, b, lacks, found), False, remaining, kind)
-    reason = _compared(log_ratios, a, b, Differs(rules.better), found)
+    side = 1 if found.low > 0 else -1
+    kept = evidence_of(log_ratios, side, math.log(2 * needed), failed.against(side, rules.better), history)
+    differs = Differs(rules.better, kept < math.log(2 * needed))
+    reason = _compared(log_ratios, a, b, differs, found)
     if rules.better == "neither":
         return Judgement(found, "undecided", reason, True, None)
-    better = (found.low > 0) == (rules.better == "higher")
+    better = (side > 0) == (rules.better == "higher")
     return Judgement(found, "better" if better else "worse", reason, True, None)
 
 
@@ -326,7 +343,7 @@ def _why_undecided(
     side = 1 if found.low > 0 else -1
     lost = failed.against(side, rules.better)
     needed = math.log(2 * found.threshold)
-    if evidence_of(log_ratios, side, needed, lost, history) < needed:
+    if side != proved_side(log_ratios, history) and evidence_of(log_ratios, side, needed, lost, history) < needed:
         return FailedMayMatter(lost)
     if side * found.mean <= 0:
         return MeanDisagrees(safe_exp(found.mean))

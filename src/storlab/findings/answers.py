@@ -73,9 +73,11 @@ class MeanDisagrees(Finding, frozen=True):
 
 
 class Differs(Finding, frozen=True):
-    """The interval excludes 1; ``better``: which direction is."""
+    """The interval excludes 1; ``better``: which direction is. ``kept``: earlier rounds showed it, all of them do no
+    longer."""
 
     better: str
+    kept: bool = False
 
 
 class NotEverywhere(Finding, frozen=True):

@@ -22,6 +22,9 @@ number of rounds.
 Evidence that aims at a number of rounds (``horizon``) is tuned to the goal that it must reach, so there each set is
 tested by the mean of evidence that is tuned to its own size, rounded up: a member that shows a difference alone must
 bring as many times 1/α as the set has members. What is needed of a comparison is then one U for each such size.
+
+Each set may be rejected in a round of its own, and stays so. So a claim may be kept that was once right, though its
+evidence, or that of others, falls later.
 """
 
 from __future__ import annotations
@@ -66,21 +69,23 @@ def thresholds(hypotheses: Sequence[Hypothesis], alpha: float) -> Floats:
 
 def tuned_thresholds(
     hypotheses: Sequence[Hypothesis], evidence: Callable[[int], Floats], alpha: float
-) -> list[list[tuple[int, float]]]:
+) -> list[list[tuple[int, Floats]]]:
     """Of each hypothesis pairs (t, U): the evidence against it that is tuned to sets of t must reach U, for every t.
 
-    ``evidence``: against each, tuned to sets of so many.
+    ``evidence``: against each, tuned to sets of so many, after each round (shape ``(hypotheses, rounds)``). So is U
+    (shape ``(rounds,)``); one that is not above 0 asks for nothing.
     """
     families = list(grouped((each.family, index) for index, each in enumerate(hypotheses)).values())
     sets = [_sets_of(hypotheses, members) for members in families]
     most = sum(max(map(len, each)) if each else len(own) for each, own in zip(sets, families, strict=True))
-    found: list[list[tuple[int, float]]] = [[] for _ in hypotheses]
+    found: list[list[tuple[int, Floats]]] = [[] for _ in hypotheses]
     fewer = 0
     while fewer < most:
         size = _rounded(fewer + 1)
         lacking = 1 / alpha - np.minimum(evidence(size), _MOST)
         own = [_Lacking(lacking, members, each, size) for members, each in zip(families, sets, strict=True)]
-        before, after = [_NOTHING], [_NOTHING]
+        nothing = np.zeros((1, lacking.shape[1]))
+        before, after = [nothing], [nothing]
         for one, last in zip(own, reversed(own), strict=True):
             before.append(_joined(before[-1], one.most, size))
             after.append(_joined(after[-1], last.most, size))
@@ -88,19 +93,16 @@ def tuned_thresholds(
             others = _joined(before[at], after[len(own) - 1 - at], size)
             for index in members:
                 sums = _joined(others, one.beside(index), size)[fewer + 1 :]
-                if len(sums) and (needed := float(sums.max()) + 1 / alpha) > 0:
+                if len(sums) and ((needed := sums.max(axis=0) + 1 / alpha) > 0).any():
                     found[index].append((size, needed))
         fewer = size
     return found
 
 
-_NOTHING: Floats = np.zeros(1)
-
-
 def _joined(one: Floats, other: Floats, size: int) -> Floats:
     """The most that so many (index) lack together, some of which are among ``one`` and the rest among ``other``."""
-    found = np.full(min(len(one) + len(other) - 1, size + 1), -math.inf)
-    for count, lacks in enumerate(one.tolist()[: size + 1]):
+    found = np.full((min(len(one) + len(other) - 1, size + 1), one.shape[1]), -math.inf)
+    for count, lacks in enumerate(one[: size + 1]):
         part = other[: len(found) - count]
         found[count : count + len(part)] = np.maximum(found[count : count + len(part)], lacks + part)
     return found
@@ -116,18 +118,20 @@ class _Lacking:
     def beside(self, index: int) -> Floats:
         """Those of sets with a member, without what that lacks."""
         if self._sets is None:
-            return np.concatenate([[-math.inf], self._of([each for each in self._members if each != index])])
-        with_it = [each - {index} for each in self._sets if index in each]
-        return np.concatenate([[-math.inf], self._of_sets(with_it)])
+            found = self._of([each for each in self._members if each != index])
+        else:
+            found = self._of_sets([each - {index} for each in self._sets if index in each])
+        return np.concatenate([np.full((1, found.shape[1]), -math.inf), found])
 
     def _of(self, members: Sequence[int]) -> Floats:
-        return np.concatenate([[0.0], np.cumsum(np.sort(self._lacking[list(members)])[::-1])[: self._size]])
+        most = np.sort(self._lacking[list(members)], axis=0)[::-1]
+        return np.concatenate([np.zeros((1, most.shape[1])), np.cumsum(most, axis=0)[: self._size]])
 
     def _of_sets(self, sets: Sequence[frozenset[int]]) -> Floats:
-        found = np.full(min(len(self._members), self._size) + 1, -math.inf)
+        found = np.full((min(len(self._members), self._size) + 1, self._lacking.shape[1]), -math.inf)
         for each in sets:
             if len(each) < len(found):
-                found[len(each)] = max(found[len(each)], float(self._lacking[list(each)].sum()))
+                found[len(each)] = np.maximum(found[len(each)], self._lacking[list(each)].sum(axis=0))
         return found
 
 

@@ -105,12 +105,14 @@ class History:
 
     ``lost``: rounds that count against "above", and those that count against "below". ``tuned``: if more than one goal
     is to be reached (``closed_testing``); evidence is then what of all of them is least, as if it were tuned to one.
+    ``proved``: the side (1 or −1) on which that was reached in some round, be it less now; else 0.
     """
 
     bet: Bet
     rounds: tuple[int, ...]
     lost: tuple[frozenset[int], frozenset[int]] = (frozenset(), frozenset())
     tuned: Tuned = ()
+    proved: int = 0
 
     @cached_property
     def last(self) -> int:

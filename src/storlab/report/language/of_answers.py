@@ -227,9 +227,10 @@ WORDS: dict[type[Finding], Words] = {
         f"the interval excludes 1, but the mean, {times_alone(f.mean)}, does not: a few rounds go far the other way"
     ),
     answers.Differs: lambda f: (
-        "the interval excludes 1, they differ, but neither direction of this metric is better"
-        if f.better == "neither"
-        else f"the interval excludes 1, and {f.better} is better"
+        ("an earlier look" if f.kept else "the interval")
+        + " excludes 1, "
+        + ("they differ, but neither direction of this metric" if f.better == "neither" else f"and {f.better}")
+        + (" is better; all rounds together would not show it any more" if f.kept else " is better")
     ),
     answers.NotEverywhere: Nested(_not_everywhere),
     answers.NotSteady: _not_steady,
