@@ -55,11 +55,12 @@ Quantity = Literal[
 Those from the second line on are of histograms: of times in s, of sizes of block requests in bytes; of ACKs, how many
 bytes each acknowledges, and the time between them in s.
 """
-Evidence = Literal["", "busy", "shared", "rare", "none"]
+Evidence = Literal["", "waited", "busy", "shared", "rare", "none"]
 """How a probe's metric becomes evidence of why levels differ; by default as ``across`` has it: a sum for each operation
-of the load, anything else as it is. ``busy``: how many CPUs were at work, of which CPU time follows. ``shared``: a sum,
-to which all that the machine does adds. ``rare``: a sum of which a few may decide, beside many of something else.
-``none``: not at all, as it says what others say or what was before the trial.
+of the load, anything else as it is. ``waited``: a sum, of times for which operations stood still. ``busy``: how many
+CPUs were at work, of which CPU time follows. ``shared``: a sum, to which all that the machine does adds. ``rare``: a
+sum of which a few may decide, beside many of something else. ``none``: not at all, as it says what others say or what
+was before the trial.
 """
 Domain = Literal["", "share", "signed"]
 """What values are possible: by default none below 0, as of counts, times, rates and ratios; of a ``share`` none above 1

@@ -51,6 +51,7 @@ PROBE = (
     MetricSpec("disk.{disk}.flushes", "1", noun="flushes of the disk", evidence="rare"),
     MetricSpec("disk.{disk}.writes", "1", noun="writes at the disk"),
     MetricSpec("disk.{disk}.reads", "1", noun="reads at the disk"),
+    MetricSpec("disk.{disk}.write_time", "s", noun="of waiting for writes to the disk", evidence="waited"),
     MetricSpec("disk.{disk}.write_size", "B", across="merge", noun="a write at the disk"),
     MetricSpec("switches", "1", noun="context switches", evidence="shared"),
     MetricSpec("pressure", "1", across="max", noun="of the time some task waited for io"),
@@ -105,7 +106,7 @@ def why(a: Numbers, b: Numbers, **asked: object) -> Underneath:
     return found
 
 
-FLUSHES, SIZE = "disk.target.flushes", "disk.target.write_size"
+FLUSHES, SIZE, WAITS = "disk.target.flushes", "disk.target.write_size", "disk.target.write_time"
 FAST = {"iops": steady(1000, start=0)}
 SLOW = {"iops": steady(400, start=2)}
 
@@ -197,6 +198,19 @@ def test_what_moves_with_the_metric_from_round_to_round_is_told() -> None:
     assert flushes.moves == "against"
     still = {**b, FLUSHES: [500.0] * 8}
     assert [d.moves for d in why(a, still).differences] == ["unclear"]
+
+
+@pytest.mark.parametrize(("waits", "first"), [((1.0, 2.0), WAITS), ((1.0, 0.8), FLUSHES), ((4.0, 1.0), FLUSHES)])
+def test_what_is_waited_for_as_long_as_operations_take_longer_comes_first(
+    waits: tuple[float, float], first: str
+) -> None:
+    """Before what moves along, on which an operation has no hold: 2 ms each on one side, 5 ms each on the other."""
+    ratios = [1.5, 2.5, 1.8, 2.2, 2.9, 1.6, 2.0, 2.7]
+    a = {"iops": [1000 * r for r in ratios], FLUSHES: [100.0] * 8, WAITS: steady(waits[0])}
+    b = {"iops": [1000.0] * 8, "ios": [400.0] * 8, FLUSHES: [100 * r**2 for r in ratios], WAITS: steady(waits[1])}
+    found = why(a, b).differences
+    assert {difference.metric for difference in found} == {FLUSHES, WAITS}
+    assert found[0].metric == first
 
 
 def test_settings_that_differ_and_rounds_and_values_that_are_missing_are_said() -> None:

@@ -74,9 +74,13 @@ _DISK = {
     "bytes_written": MetricSpec("disk.{disk}.bytes_written", "B", quantity="bytes written", noun="written to the disk"),
     "reads_merged": MetricSpec("disk.{disk}.reads_merged", "1", noun="reads merged with others"),
     "writes_merged": MetricSpec("disk.{disk}.writes_merged", "1", noun="writes merged with others"),
-    "read_time": MetricSpec("disk.{disk}.read_time", "s", noun="of waiting for reads of the disk"),
-    "write_time": MetricSpec("disk.{disk}.write_time", "s", noun="of waiting for writes to the disk"),
-    "flush_time": MetricSpec("disk.{disk}.flush_time", "s", noun="of waiting for flushes of the disk"),
+    "read_time": MetricSpec("disk.{disk}.read_time", "s", noun="of waiting for reads of the disk", evidence="waited"),
+    "write_time": MetricSpec(
+        "disk.{disk}.write_time", "s", noun="of waiting for writes to the disk", evidence="waited"
+    ),
+    "flush_time": MetricSpec(
+        "disk.{disk}.flush_time", "s", noun="of waiting for flushes of the disk", evidence="waited"
+    ),
 }
 _SIZE = {
     way: MetricSpec(

@@ -36,9 +36,13 @@ Facts = Mapping[int, Mapping[str, str]]
 _MOST = 200
 """Comparisons that are looked underneath, at some milliseconds each: nobody reads more of them."""
 
-_MOVING, _IN_STEP = 1.5, 0.5
-"""What moves with the judged metric from round to round comes before what is as large and as sure; what is only as much
-a second on both sides, of all that the machine does, after it.
+_ACCOUNTS, _MOVING, _IN_STEP = 2.0, 1.5, 0.5
+"""A wait that accounts for the difference comes before what is as large and as sure, and so does what moves with the
+judged metric from round to round; what is only as much a second on both sides, of all that the machine does, after it.
+"""
+_MOSTLY = 0.5
+"""Of the time by which operations take longer, what a wait must come to so that it accounts for it. At a queue depth of
+n each operation waits n times as long as one takes, so that depth can only hide what does not account for it.
 """
 _SAME_RATE = 0.25  # of the difference for each operation
 _MATTERS = 0.05
@@ -59,11 +63,15 @@ class Asked:
 
 @dataclass(frozen=True, eq=False)
 class _Both:
-    """What both sides have in every combination: a row each of ``pair``, and of the same per second."""
+    """What both sides have in every combination: a row each of ``pair``, and of the same per second.
+
+    ``longer``: the seconds that an operation takes longer on side a, the median over rounds.
+    """
 
     watched: Sequence[Watched]
     pair: Paired
     rates: Paired
+    longer: float
 
 
 def explained(
@@ -94,9 +102,10 @@ def underneath(asked: Asked, watch: Watch, facts: Facts, alpha: float) -> Undern
     moves = {each.row: moves_together(both.pair.x[each.row], asked.log_ratios) for each in sure}
 
     def weight(each: Named) -> float:
+        accounts = _ACCOUNTS if _accounts(both, each.row) else 1.0
         moving = _MOVING if moves[each.row] else 1.0
         in_step = _IN_STEP if _same_rate(both, each.row) else 1.0
-        return each.evidence * float(size[each.row]) * moving * in_step * math.sqrt(share[each.row])
+        return each.evidence * float(size[each.row]) * accounts * moving * in_step * math.sqrt(share[each.row])
 
     ranked = sorted(sure, key=weight, reverse=True)
     return Underneath(
@@ -120,11 +129,12 @@ def _both(asked: Asked, watch: Watch) -> _Both:
     kept = [w for w in first if w.key != asked.key and all((w.key, w.per) in place for place in places)]
     rows = [[place[w.key, w.per] for w in kept] for place in places]
     values, rates = list[Paired](), list[Paired]()
+    longer = np.mean([(a.took - b.took)[columns] for a, b in each], axis=0)
     for at, (a, b) in enumerate(each):
         (of_a, a_second), (of_b, b_second) = a.of(rows[2 * at], columns), b.of(rows[2 * at + 1], columns)
         values.append(paired(of_a, of_b))
         rates.append(paired(a_second, b_second))
-    return _Both(kept, pooled(values), pooled(rates))
+    return _Both(kept, pooled(values), pooled(rates), float(np.median(longer)))
 
 
 def _left_out(both: _Both) -> NotExamined | None:
@@ -152,6 +162,14 @@ def _shares(both: _Both) -> list[float]:
         there / largest[kind] if amount and largest[kind] > 0 else 1.0
         for kind, amount, there in zip(kinds, amounts, most, strict=True)
     ]
+
+
+def _accounts(both: _Both, row: int) -> bool:
+    """Whether it is a wait on the side whose operations take longer, and most of that."""
+    if both.watched[row].spec.evidence != "waited" or not both.longer:
+        return False
+    waits = float(np.median(both.pair.a[row] - both.pair.b[row]))
+    return waits / both.longer >= _MOSTLY  # neither where its sign is the other one's, nor where a round has no time
 
 
 def _same_rate(both: _Both, row: int) -> bool:

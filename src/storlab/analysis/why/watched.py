@@ -50,12 +50,14 @@ class Watched:
 class Seen:
     """All that was watched in one cell. ``values``: shape ``(metrics, rounds)``, NaN where there is none.
 
-    ``rates``: the same per second, of amounts to which all of the machine adds; NaN of all others.
+    ``rates``: the same per second, of amounts to which all of the machine adds; NaN of all others. ``took``: seconds
+    for each operation, or whatever amounts are divided by, shape ``(rounds,)``.
     """
 
     watched: tuple[Watched, ...]
     values: Floats
     rates: Floats
+    took: Floats
 
     def of(self, rows: Sequence[int], columns: Sequence[int]) -> tuple[Floats, Floats]:
         at = np.ix_(rows, columns)
@@ -116,7 +118,8 @@ class Watch:
             watched.append(Watched(key, spec, per if amount else "", "s" if busy else spec.unit))
             values.append(found / amounts if amount else found)
         empty = np.empty((0, len(self._place)))
-        return Seen(tuple(watched), np.array(values) if values else empty, np.array(rates) if rates else empty)
+        every_value, every_rate = (np.array(rows) if rows else empty for rows in (values, rates))
+        return Seen(tuple(watched), every_value, every_rate, seconds / amounts)
 
     def _load(self, cell: int, specs: Mapping[Key, MetricSpec]) -> tuple[Per, Floats]:
         seconds = self._seconds.get(cell, self._nothing())

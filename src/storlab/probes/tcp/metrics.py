@@ -103,8 +103,8 @@ _SPECS = by_name(
         MetricSpec("cwnd", "1", across="mean", noun="segments of congestion window"),
         MetricSpec("mss", "B", across="min", noun="of data in a segment at most"),
         MetricSpec("busy", "s", noun="of having data to send"),
-        MetricSpec("limited.window", "s", "lower", noun="of waiting for the receiver's window"),
-        MetricSpec("limited.buffer", "s", "lower", noun="of waiting for room in the send buffer"),
+        MetricSpec("limited.window", "s", "lower", noun="of waiting for the receiver's window", evidence="waited"),
+        MetricSpec("limited.buffer", "s", "lower", noun="of waiting for room in the send buffer", evidence="waited"),
     ]
 )
 
