@@ -188,13 +188,14 @@ def span(log_ratios: Floats, threshold: float, history: History | None = None) -
     low, high = (signed_rank if history is None else history).interval(log_ratios, needed)
     if high - low <= ROUNDING * max(1.0, abs(typical)):
         low = high = typical
-    # Where rounds are equal, an end may lie on 0 itself, though 0 is ruled out: then it is none of the interval.
-    if evidence_of(log_ratios, 1, needed, history=history) >= needed:
-        low = max(low, _BESIDE)
-    elif evidence_of(log_ratios, -1, needed, history=history) >= needed:
-        high = min(high, -_BESIDE)
-    elif side := proved_side(log_ratios, history):
-        # Everything on the other side of 1 was ruled out before, and stays so.
+    side = 0
+    if low < _BESIDE and high > -_BESIDE:  # else 0 is ruled out
+        # Where rounds are equal, an end may lie on 0 itself, though 0 is ruled out: then it is none of the interval.
+        at_end = {1: low > -_BESIDE, -1: high < _BESIDE}
+        out = (s for s in at_end if at_end[s] and evidence_of(log_ratios, s, needed, history=history) >= needed)
+        # Everything on the other side of 1 may have been ruled out before, and stays so.
+        side = next(out, 0) or proved_side(log_ratios, history)
+    if side:
         low, high = (max(low, _BESIDE), high) if side > 0 else (low, min(high, -_BESIDE))
     return Span(len(log_ratios), typical, low, high, mean, sd, threshold)
 
@@ -228,26 +229,33 @@ def judge(
     had any evidence. ``history``: if a part of the stake aims at the study's last round; with the ``failed`` ones.
     """
     needed = rules.family / rules.alpha if threshold is None else threshold
-    found = span(log_ratios, needed, history)
-    remaining = _remaining(log_ratios, found, rules, failed, history)
-    if found.n < rules.min_rounds:
-        kind = undecided_kind(log_ratios, found, rules, failed, history)
-        few = TooFewRounds(found.n, kind.fewest, "verdict")
-        return Judgement(found, "undecided", few, False, remaining, kind)
-    if (alike := _equivalent(log_ratios, a, b, rules, failed)) is not None:
+    enough = len(log_ratios) >= rules.min_rounds
+    if enough and (alike := _equivalent(log_ratios, a, b, rules, failed)) is not None:
         return alike
-    if not found.bounded:
+    found = span(log_ratios, needed, history)
+    lacks: AnyFinding | None
+    if not enough:
+        lacks = None
+    elif not found.bounded:
         fewest = least_rounds(math.log(2 * needed), history)
-        lack = NoInterval(fewest if found.n < fewest else 0)
-        kind = undecided_kind(log_ratios, found, rules, failed, history)
-        return Judgement(found, "undecided", _compared(log_ratios, a, b, lack), False, remaining, kind)
-    if (lacks := _why_undecided(log_ratios, found, rules, failed, history)) is not None:
-        kind = undecided_kind(log_ratios, found, rules, failed, history)
-        return Judgement(found, "undecided", _compared(log_ratios, a, b, lacks, found), False, remaining, kind)
-    side = 1 if found.low > 0 else -1
-    kept = evidence_of(log_ratios, side, math.log(2 * needed), failed.against(side, rules.better), history)
-    differs = Differs(rules.better, kept < math.log(2 * needed))
-    reason = _compared(log_ratios, a, b, differs, found)
+        lacks = NoInterval(fewest if found.n < fewest else 0)
+    elif (lacks := _why_undecided(log_ratios, found, rules, failed, history)) is None:
+        return _differ(log_ratios, a, b, found, rules, failed, history)
+    remaining = _remaining(log_ratios, found, rules, failed, history)
+    kind = undecided_kind(log_ratios, found, rules, failed, history)
+    shown = found if found.bounded else None
+    reason = (
+        TooFewRounds(found.n, kind.fewest, "verdict") if lacks is None else _compared(log_ratios, a, b, lacks, shown)
+    )
+    return Judgement(found, "undecided", reason, False, remaining, kind)
+
+
+def _differ(
+    log_ratios: Floats, a: str, b: str, found: Span, rules: Rules, failed: Failed, history: History | None
+) -> Judgement:
+    side, needed = 1 if found.low > 0 else -1, math.log(2 * found.threshold)
+    evidence = evidence_of(log_ratios, side, needed, failed.against(side, rules.better), history)
+    reason = _compared(log_ratios, a, b, Differs(rules.better, evidence < needed), found)
     if rules.better == "neither":
         return Judgement(found, "undecided", reason, True, None)
     better = (side > 0) == (rules.better == "higher")

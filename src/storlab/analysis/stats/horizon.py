@@ -36,7 +36,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
+from statistics import NormalDist
 from typing import Literal, get_args
 
 import numpy as np
@@ -57,6 +58,8 @@ _RUNS = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
 _MOVED = 0.75  # of what the other bets have, at an extension
 _LEAST_EXTENSION = 8  # rounds; and at least as many as there were
 _FINEST = 50  # binary digits of a price
+_NOTHING = 1e-9  # of Newton's steps, after which the next is beyond what a float shows
+_NORMAL = NormalDist()
 _ROOT2 = math.sqrt(2)
 _ROOT2PI = math.sqrt(2 * math.pi)
 _EXACT = 1000  # rounds up to which the variance of scores is computed; of later ones it hardly changes
@@ -124,22 +127,20 @@ class History:
 
     def interval(self, values: Floats, log_goal: float) -> tuple[float, float]:
         """As ``signed_rank.interval``."""
-        return signed_rank.interval(
-            values, log_goal, lambda c, side: log_goal if self.reaches(values, log_goal, c, side) else -math.inf
+        won = lru_cache(maxsize=8)(partial(self._won, values))
+        goals = sorted(self.tuned or ((log_goal, log_goal),), key=lambda each: -each[1])
+        return signed_rank.not_ruled_out(
+            values, *(lambda c, side, each=each: self._reaches(*won(c, side), *each) for each in goals)
         )
 
-    def reaches(self, values: Floats, log_goal: float, centre: float, side: int) -> bool:
-        """Whether ``log_evidence`` is enough, looking no further than it takes to know."""
-        won, scores = self._won(values, centre, side)
-        for goal, needed in sorted(self.tuned or ((log_goal, log_goal),), key=lambda each: -each[1]):
-            others = _Others(won, self.bet, goal)
-            if not self.last or (not others.extended and goal + float(others.after_each()[-1]) >= needed):
-                continue
-            *_, price = self._prices(scores, others)
-            share = math.exp(min(float(others.after_each()[-1]), _LARGEST))
-            if goal + math.log(max(share + price, 1e-300)) < needed:
-                return False
-        return self.last > 0
+    def _reaches(self, won: Floats, scores: Sequence[float], goal: float, needed: float) -> bool:
+        """Whether evidence tuned to this goal is as much as needed, looking no further than it takes to know."""
+        others = _Others(won, self.bet, goal)
+        if not others.extended and goal + float(others.after_each()[-1]) >= needed:
+            return True
+        *_, price = self._prices(scores, others)
+        share = math.exp(min(float(others.after_each()[-1]), _LARGEST))
+        return goal + math.log(max(share + price, 1e-300)) >= needed
 
     def path(self, values: Floats, log_goal: float, centre: float = 0.0, side: int = 1) -> Floats:
         """log K after each round of the study, whether the comparison has a ratio in it or not."""
@@ -237,10 +238,6 @@ def _beyond(x: float) -> float:
     return 0.5 * math.erfc(x / _ROOT2)
 
 
-def _density(x: float) -> float:
-    return math.exp(-x * x / 2) / _ROOT2PI
-
-
 def step(price: float, score: float, left: int, sigma: float) -> float:
     """The price after a round of ``score`` towards the barrier; ``left`` rounds are to come, of ``sigma`` together."""
     grid = 2.0 ** min(left, _FINEST)
@@ -256,11 +253,14 @@ def step(price: float, score: float, left: int, sigma: float) -> float:
 def _raised(price: float, size: float) -> float:
     if price >= 0.5 + _beyond(2 * size):
         return 1.0
-    from scipy.special import ndtri
-
-    y = size - float(ndtri(min(price, 0.5)))
+    y = size - _NORMAL.inv_cdf(min(price, 0.5))
     for _ in range(6):
-        y += (_beyond(y - size) + _beyond(y + size) - price) / (_density(y - size) + _density(y + size))
+        near, far = y - size, y + size
+        density = (math.exp(-near * near / 2) + math.exp(-far * far / 2)) / _ROOT2PI
+        more = ((math.erfc(near / _ROOT2) + math.erfc(far / _ROOT2)) / 2 - price) / density
+        y += more
+        if abs(more) < _NOTHING:
+            break
     return min(max(2 * _beyond(max(y - size, 0.0)), price), min(1.0, 2 * price))
 
 

@@ -39,8 +39,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -124,45 +124,52 @@ def log_difference(values: Floats, lost: tuple[int, int] = (0, 0)) -> float:
     return float(np.logaddexp(above, below)) - math.log(2)
 
 
-def interval(
-    values: Floats, log_needed: float, evidence: Callable[[float, int], float] | None = None
-) -> tuple[float, float]:
-    """The values of c for which neither log P(c) nor log N(c) reaches ``log_needed``; ends may be infinite.
+def interval(values: Floats, log_needed: float) -> tuple[float, float]:
+    """The values of c for which neither log P(c) nor log N(c) reaches ``log_needed``; as ``not_ruled_out``."""
+    return not_ruled_out(values, lambda c, side: log_evidence(values, c, side) >= log_needed)
 
-    ``values``: shape ``(n,)``, n ≥ 1. ``evidence``: another one, of a centre and a side.
+
+def not_ruled_out(values: Floats, *rule_out: Callable[[float, int], bool]) -> tuple[float, float]:
+    """The values of c that not all of these rule out on either side; ends may be infinite.
+
+    ``values``: shape ``(n,)``, n ≥ 1. Each is asked of a c and a side; it changes with c where evidence does.
     """
 
     def end(side: int) -> float:
-        def ruled_out(centre: float) -> bool:
-            if evidence is None:
-                return log_evidence(values, side * centre, side) >= log_needed
-            return evidence(side * centre, side) >= log_needed
-
         own = side * values
-        return side * (_last(own, ruled_out) if ruled_out(float(own.min()) - 1.0) else -math.inf)
+        tests = [partial(_turned, each, side) for each in rule_out]
+        return side * (_last(own, tests) if all(each(float(own.min()) - 1.0) for each in tests) else -math.inf)
 
     low, high = end(1), end(-1)
     return (low, high) if low <= high else (high, low)  # equal but for rounding
 
 
-def _last(values: Floats, holds: Callable[[float], bool]) -> float:
-    """The Walsh average up to which ``holds``, which does below the least value and not above the greatest."""
+def _turned(rules_out: Callable[[float, int], bool], side: int, centre: float) -> bool:
+    return rules_out(side * centre, side)
+
+
+def _last(values: Floats, tests: Sequence[Callable[[float], bool]]) -> float:
+    """The Walsh average up to which all ``tests`` hold, which do below the least value and not above the greatest."""
     if len(values) > _MATRIX:
         low, high = float(values.min()), float(values.max())
         while high - low > _PRECISION * max(1.0, abs(low), abs(high)):
             middle = (low + high) / 2
-            low, high = (middle, high) if holds(middle) else (low, middle)
+            low, high = (middle, high) if all(each(middle) for each in tests) else (low, middle)
         return low
     steps = np.unique(_walsh_averages(values))
     between = (steps[:-1] + steps[1:]) / 2  # the evidence changes at the steps, and only there
-    first, last = 0, len(between)
-    while first < last:
-        middle = (first + last) // 2
-        if holds(float(between[middle])):
-            first = middle + 1
-        else:
-            last = middle
-    return float(steps[first])
+    end = len(between)
+    for at, holds in enumerate(tests):
+        if at and (not end or holds(float(between[end - 1]))):  # most often the first one ends first
+            continue
+        first, end = 0, end - 1 if at else end
+        while first < end:
+            middle = (first + end) // 2
+            if holds(float(between[middle])):
+                first = middle + 1
+            else:
+                end = middle
+    return float(steps[end])
 
 
 def _walsh_averages(values: Floats) -> Floats:
