@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from laboratory.devices import sh
 from storlab.base.errors import StorlabError, Unsupported
@@ -203,20 +202,3 @@ def test_a_disk_of_zram_is_removed_here_as_well_and_what_compresses_takes_little
     assert announced == [True, False] * 2
     said = runner.run(ground.tear_down())
     assert said.count(f"removed {disk.name}") == 1 and len(said) == 2
-
-
-@pytest.mark.parametrize(
-    ("keys", "said"),
-    [
-        ({"layer": "null-blk", "size": "100k"}, "greater than or equal"),
-        ({"layer": "null-blk", "size": "1500k"}, "multiple of"),
-        ({"layer": "null-blk", "size": "64M", "memory": False, "cache": "8M"}, "leave out memory"),
-        ({"layer": "null-blk", "size": "64M", "zones": {"size": "16M"}, "queue_mode": "bio"}, "zones take queue_mode"),
-        ({"layer": "scsi-debug", "size": "64M", "zones": {"size": "16M", "conventional": 4}}, "no room for one zone"),
-        ({"layer": "scsi-debug", "size": "64M", "sector_size": "8k"}, "sector size"),
-        ({"layer": "zram", "size": "64M", "algorithm": "gzip"}, "Input should be"),
-    ],
-)
-def test_what_no_such_disk_is_like_is_refused(keys: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValidationError, match=said):
-        parse([keys])

@@ -8,10 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
-from laboratory.studies import parsed
-from storlab.base.errors import CommandFailed, StudyError
+from storlab.base.errors import CommandFailed
 from storlab.base.units import parse_size
 from storlab.layers import stack
 from storlab.layers.base import LayerContext
@@ -320,68 +318,6 @@ async def test_a_disk_over_the_network_has_a_cache_on_a_local_one(pair: Pair) ->
     finally:
         await pair.tear_down()
     assert await client.output(NOTHING) == ""
-
-
-STUDY = """
-title = "x"
-[nodes.vm]
-kind    = "vm"
-extra.d = {{ count = {count}, stack = [{{ layer = "file", size = "32M" }}, {{ layer = "virtio-blk" }}] }}
-stack   = [{{ layer = "lvm", disks = ["d"], {keys} }}]
-[workload.load]
-fio = {{ rw = "read", size = "1M" }}
-"""
-
-
-@pytest.mark.parametrize(
-    ("count", "keys", "said"),
-    [
-        (4, 'type = "raid6"', "type raid6 takes at least 5 disks, and has 4"),
-        (2, 'type = "raid5"', "takes at least 3 disks, and has 2"),
-        (2, 'type = "raid1", mirrors = 2', "takes at least 3 disks, and has 2"),
-        (2, 'type = "striped", stripes = 3', "takes at least 3 disks, and has 2"),
-        (2, 'size = "100M"', "takes up 100M, and its disks have 64M"),
-        (2, 'type = "raid1", size = "40M"', "takes up 80M, and its disks have 64M"),
-        (2, 'size = "40M", snapshots = { size = "16M", count = 2 }', "takes up 72M, and its disks have 64M"),
-        (2, 'type = "thin", size = "1G"', ""),
-        (5, 'type = "raid6"', ""),
-    ],
-)
-def test_too_few_disks_and_too_little_room_are_refused_when_the_study_is_loaded(
-    count: int, keys: str, said: str
-) -> None:
-    study = STUDY.format(count=count, keys=keys)
-    if not said:
-        assert parsed(study, file="study.toml").cells
-        return
-    with pytest.raises(StudyError, match=f"layer lvm: .*{said}"):
-        parsed(study, file="study.toml")
-
-
-@pytest.mark.parametrize(
-    ("keys", "said"),
-    [
-        ({"stripes": 2}, "stripes is for type striped or raid0"),
-        ({"type": "raid5", "mirrors": 1}, "mirrors is for type mirror or raid1 or raid10"),
-        ({"type": "raid5", "stripes": 1}, "at least 2 stripes"),
-        ({"type": "striped", "stripe_size": "3k"}, "3072 is no stripe_size: a power of two"),
-        ({"thin": {"chunk": "64k"}}, "thin is for type thin"),
-        ({"type": "thin", "thin": {"chunk": "100k"}}, "a multiple of 64k"),
-        ({"type": "thin", "cache": {"disks": ["f"]}}, "cache is not for type thin"),
-        ({"type": "vdo"}, "needs a size"),
-        ({"snapshots": {"size": "1M"}}, "need room beside the volume"),
-        ({"size": "1G", "snapshots": {}}, "need room beside the volume"),
-        ({"type": "thin", "snapshots": {"chunk": "4k"}}, "leave out size, chunk"),
-        ({"size": "1G", "snapshots": {"size": "1M", "chunk": "5k"}}, "5120 is no chunk: a power of two"),
-        ({"cache": {"disks": ["f"], "kind": "writecache", "mode": "writeback"}}, "mode is not for kind writecache"),
-        ({"cache": {"disks": ["f"], "settings": {"writeback_jobs": 1}}}, "writeback_jobs is not for kind cachevol"),
-        ({"cache": {"disks": ["f"], "settings": {'x" y': 1}}}, "Input should be"),
-        ({"type": "raid7"}, "Input should be"),
-    ],
-)
-def test_what_no_volume_is_like_is_refused(keys: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValidationError, match=said):
-        LvmLayer.model_validate({"layer": "lvm", **keys})
 
 
 @pytest.mark.parametrize(

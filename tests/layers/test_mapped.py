@@ -12,17 +12,14 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from pydantic import ValidationError
 
-from laboratory.studies import parsed
-from storlab.base.errors import StorlabError, StudyError, TrialError, Unsupported
+from storlab.base.errors import StorlabError, TrialError, Unsupported
 from storlab.layers import stack
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.block import integrity, mapper
 from storlab.layers.block.bcache import forget_superblock, stop_set
-from storlab.layers.block.crypt import CryptLayer
 from storlab.layers.block.identity import identify
-from storlab.layers.block.targets import DmLayer, parse_table
+from storlab.layers.block.targets import parse_table
 from storlab.layers.fs.mkfs import filesystem_uuid
 from storlab.layers.resources import Disk
 from storlab.nodes.node import Exit, Node
@@ -142,20 +139,6 @@ async def test_a_cipher_that_the_kernel_lacks_is_unsupported_and_leaves_nothing(
         async with pair.crossed(*BELOW, unknown):
             pass
     assert await mapped(pair) == "control"
-
-
-@pytest.mark.parametrize(
-    ("keys", "said"),
-    [
-        ({"cipher": "rot13"}, "write cipher-mode-IV"),
-        ({"cipher": "aes-xts-plain64 --key-file=/etc/shadow"}, "write cipher-mode-IV"),
-        ({"sector_size": "8k"}, "sector size"),
-        ({"key_size": 100}, "Input should be"),
-    ],
-)
-def test_what_no_encryption_is_like_is_refused(keys: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValidationError, match=said):
-        CryptLayer.model_validate({"layer": "crypt", **keys})
 
 
 def test_layers_of_device_mapper_lie_below_mkfs() -> None:
@@ -301,55 +284,6 @@ async def test_what_a_kill_leaves_is_removed(pair: Pair, left: str) -> None:
         )
         await mapper.remove(pair.server.node, name=other)
     assert await mapped(pair) == "control"
-
-
-@pytest.mark.parametrize(
-    ("keys", "said"),
-    [
-        ({"target": "delay", "reads": "1500us"}, r"whole ms, so it can't be 1\.5 ms"),
-        ({"target": "flakey", "up": "1s", "down": "1500ms"}, r"whole s, so it can't be 1\.5 s"),
-        ({"target": "delay"}, "needs reads, writes or flushes"),
-        ({"target": "flakey"}, "needs up and down"),
-        ({"target": "linear", "reads": "1ms"}, "reads is for target delay, not for linear"),
-        ({"target": "striped", "disks": ["d"], "after": "1s"}, "after is for target delay or flakey or error"),
-        ({"target": "error", "lasts": "1s"}, "lasts goes with after"),
-        ({"target": "error", "bad": [{"start": "1000", "length": "512"}]}, "multiple of 512"),
-        (
-            {"target": "error", "bad": [{"start": "4k", "length": "8k"}, {"start": "8k", "length": "512"}]},
-            "8k is in two of its ranges",
-        ),
-        ({"target": "linear", "disks": ["d"], "start": "4k"}, "not of several"),
-    ],
-)
-def test_what_no_target_is_like_is_refused(keys: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValidationError, match=said):
-        DmLayer.model_validate({"layer": "dm", **keys})
-
-
-STUDY = """
-title = "x"
-[nodes.vm]
-kind  = "vm"
-extra.d = {{ count = {count}, stack = [{{ layer = "file", size = "32M" }}, {{ layer = "virtio-blk" }}] }}
-stack = [{{ layer = "file", size = "32M" }}, {{ layer = "virtio-blk" }}, {layer}]
-[workload.load]
-fio = {{ rw = "read", size = "1M", runtime = "2s", time_based = true }}
-{more}
-"""
-
-
-@pytest.mark.parametrize(
-    ("layer", "count", "more", "said"),
-    [
-        ('{ layer = "dm", target = "striped", disks = ["d"] }', 2, "", "must be the lowest of its stack"),
-        ('{ layer = "dm", target = "log-writes", log = "d" }', 2, "", "logs on one disk, and its chain has 2"),
-        ('{ layer = "dm", target = "error", after = "3s" }', 1, "", "3 s into a load that takes 2 s"),
-        ('{ layer = "dm", target = "error", after = "1s" }', 1, "[trial]\nslices = '1s'", "leave out .* slices"),
-    ],
-)
-def test_what_cannot_be_is_refused_when_the_study_is_loaded(layer: str, count: int, more: str, said: str) -> None:
-    with pytest.raises(StudyError, match=said):
-        parsed(STUDY.format(layer=layer, count=count, more=more), file="study.toml")
 
 
 CACHED = "ls -d /sys/fs/bcache/*-* /sys/block/bcache* 2> /dev/null; true"
@@ -528,21 +462,6 @@ async def test_each_block_that_is_read_is_verified(pair: Pair, keys: dict[str, A
         await pair.server.output(f"printf x | dd of={disks[0].path} bs=1 seek={5 * M} conv=notrunc 2> /dev/null; sync")
         assert await pair.server.output(f"{read}5 of=/dev/null; echo $?") == "1"
         assert any("wiped the signature" in words for words in await pair.tear_down()) == ("hashes" in keys)
-
-
-@pytest.mark.parametrize(
-    ("keys", "said"),
-    [
-        ({"layer": "verity"}, "needs room for its hashes"),
-        ({"layer": "verity", "data": "1000"}, "multiple of 4096"),
-        ({"layer": "integrity", "checksum": "md5"}, "Input should be"),
-        ({"layer": "integrity", "sector_size": "8k"}, "sector size"),
-        ({"layer": "bcache", "cache": "c", "bucket": "3k"}, "bucket"),
-    ],
-)
-def test_what_no_such_disk_is_like_is_refused(keys: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValidationError, match=said):
-        parse([keys])
 
 
 def test_nothing_is_set_up_on_what_can_only_be_read() -> None:

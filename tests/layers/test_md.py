@@ -9,10 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
-from laboratory.studies import parsed
-from storlab.base.errors import StudyError
 from storlab.layers.block.md import MdLayer, stop_array
 from storlab.layers.resources import Disk, Resource
 
@@ -122,37 +119,3 @@ async def test_members_of_the_users_lose_what_marks_them_and_an_array_is_stopped
         said = await pair.server.tear_down()
         assert sum("wiped the signature" in words for words in said) == 2
         assert any(words.startswith("stopped the array") for words in said)
-
-
-@pytest.mark.parametrize(("level", "count", "fewest"), [("6", 3, 4), ("5", 2, 3), ("1", 1, 2), ("1", 2, 0)])
-def test_too_few_disks_are_refused_when_the_study_is_loaded(level: str, count: int, fewest: int) -> None:
-    study = f"""
-title = "x"
-[nodes.vm]
-kind    = "vm"
-extra.d = {{ count = {count}, stack = [{{ layer = "file", size = "32M" }}, {{ layer = "virtio-blk" }}] }}
-stack   = [{{ layer = "md", level = "{level}", disks = ["d"] }}]
-[workload.load]
-fio = {{ rw = "read", size = "1M" }}
-"""
-    if not fewest:
-        assert parsed(study, file="study.toml").cells
-        return
-    with pytest.raises(StudyError, match=f"layer md takes at least {fewest} disks, and its chains have {count}"):
-        parsed(study, file="study.toml")
-
-
-@pytest.mark.parametrize(
-    ("keys", "said"),
-    [
-        ({"level": "1", "chunk": "64k"}, "chunk is for level 0 or 4"),
-        ({"level": "0", "state": "degraded"}, "state is for level 1"),
-        ({"level": "5", "layout": "far"}, "layout is for level 10"),
-        ({"level": "5", "consistency": "ppl", "bitmap": "internal"}, "take each other"),
-        ({"level": "7"}, "Input should be"),
-        ({"level": "5", "chunk": "3k"}, "chunk"),
-    ],
-)
-def test_what_no_array_is_like_is_refused(keys: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValidationError, match=said):
-        MdLayer.model_validate({"layer": "md", "disks": ["a"], **keys})

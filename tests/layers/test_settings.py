@@ -1,8 +1,9 @@
-"""What a layer can't be asked for, which settings loop devices and pools then have, and how settings go back."""
+"""What layers and stacks can't be asked for, which settings loop devices and pools have, and how settings go back."""
 
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from laboratory.block import loop_disk
-from storlab.base.errors import Unsupported
+from laboratory.studies import parsed
+from storlab.base.errors import StudyError, Unsupported
 from storlab.layers.block.queue import as_new, new_state
 from storlab.layers.zfs.module import Value, effective, parameter_text, parse_online
 from storlab.layers.zfs.pool import ZpoolLayer
@@ -30,6 +32,71 @@ WRONG = json.loads((Path(__file__).parent / "cases" / "refused.json").read_text(
 def test_what_can_not_be_is_refused_with_its_reason(layer: str, keys: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValidationError, match=reason):
         parse([{"layer": layer, **BASE.get(layer, {}), **keys}])
+
+
+STUDY = """
+title = "x"
+[nodes.host]
+kind    = "local"
+extra.d = {{ count = {count}, stack = [{{ layer = "file", size = "{size}" }}, {{ layer = "loop" }}] }}
+stack   = [{below}{{ layer = {layer} }}]
+[workload.load]
+fio = {{ rw = "read", size = "1M", runtime = "2s", time_based = true }}
+{more}
+"""
+
+
+@pytest.mark.parametrize(
+    ("layer", "below", "count", "size", "reason"),
+    [
+        ('"dm", target = "striped", disks = ["d"]', "32M", 2, "32M", "must be the lowest of its stack"),
+        ('"dm", target = "log-writes", log = "d"', "32M", 2, "32M", "logs on one disk, and its chain has 2"),
+        ('"dm", target = "error", after = "3s"', "32M", 1, "32M", "3 s into a load that takes 2 s"),
+        ('"dm", target = "error", after = "1s"', "32M", 1, "32M", "leave out .* slices"),
+        ('"md", level = "6", disks = ["d"]', "", 3, "32M", "layer md takes at least 4 disks, and its chains have 3"),
+        ('"md", level = "5", disks = ["d"]', "", 2, "32M", "layer md takes at least 3 disks, and its chains have 2"),
+        ('"md", level = "1", disks = ["d"]', "", 1, "32M", "layer md takes at least 2 disks, and its chains have 1"),
+        ('"md", level = "1", disks = ["d"]', "", 2, "32M", ""),
+        ('"lvm", type = "raid6"', "", 4, "32M", "layer lvm: .*raid6 takes at least 5 disks, and has 4"),
+        ('"lvm", type = "raid5"', "", 2, "32M", "layer lvm: .*takes at least 3 disks, and has 2"),
+        ('"lvm", type = "raid1", mirrors = 2', "", 2, "32M", "layer lvm: .*takes at least 3 disks, and has 2"),
+        ('"lvm", type = "striped", stripes = 3', "", 2, "32M", "layer lvm: .*takes at least 3 disks, and has 2"),
+        ('"lvm", size = "100M"', "", 2, "32M", "layer lvm: .*takes up 100M, and its disks have 64M"),
+        ('"lvm", type = "raid1", size = "40M"', "", 2, "32M", "layer lvm: .*takes up 80M, and its disks have 64M"),
+        (
+            '"lvm", size = "40M", snapshots = { size = "16M", count = 2 }',
+            "",
+            2,
+            "32M",
+            "layer lvm: .*takes up 72M, and its disks have 64M",
+        ),
+        ('"lvm", type = "thin", size = "1G"', "", 2, "32M", ""),
+        ('"lvm", type = "raid6"', "", 5, "32M", ""),
+        ('"btrfs", disks = ["d"], data = "raid1c3"', "", 2, "1G", 'at least 3 disks for data = "raid1c3"'),
+        ('"btrfs", disks = ["d"], metadata = "raid6"', "", 2, "1G", 'at least 3 disks for metadata = "raid6"'),
+        ('"btrfs", data = "raid1"', "400M", 1, "1G", 'at least 2 disks for data = "raid1", and has 1'),
+        ('"btrfs", disks = ["d"]', "400M", 2, "1G", "must be the lowest of its stack"),
+        ('"btrfs", disks = ["e"]', "", 2, "1G", "unknown chain"),
+        ('"btrfs", disks = ["d"]', "", 2, "64M", 'btrfs takes at least 109M, and the chain "d" has 64M'),
+        ('"xfs"', "64M", 1, "64M", "xfs takes at least 300M"),
+        ('"xfs", log = "d"', "400M", 1, "32M", 'a log takes at least 64M, and the chain "d" has 32M'),
+        ('"xfs", log = "d"', "400M", 2, "1G", "takes one disk as its log, and there are 2"),
+        ('"xfs"', "", 1, "1G", "can't be the lowest"),
+        ('"btrfs", disks = ["d"], data = "raid5"', "", 2, "128M", ""),
+        ('"btrfs", disks = ["d"], args = ["--mixed"]', "", 2, "64M", ""),
+    ],
+)
+def test_a_stack_whose_disks_do_not_suffice_or_fit_is_refused_when_the_study_is_loaded(
+    layer: str, below: str, count: int, size: str, reason: str
+) -> None:
+    if layer.startswith(('"btrfs"', '"xfs"')):
+        layer = f'"mkfs", type = {layer} }}, {{ layer = "mount"'
+    layer = layer.replace('"lvm"', '"lvm", disks = ["d"]')
+    below = f'{{ layer = "file", size = "{below}" }}, {{ layer = "loop" }}, ' if below else ""
+    more = "[trial]\nslices = '1s'" if "slices" in reason else ""
+    text = STUDY.format(layer=layer, below=below, count=count, size=size, more=more)
+    with pytest.raises(StudyError, match=reason) if reason else nullcontext():
+        assert parsed(text, file="study.toml").cells
 
 
 LEFT = {

@@ -10,11 +10,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from pydantic import ValidationError
 
 from laboratory.devices import new_device, sh
-from laboratory.studies import parsed
-from storlab.base.errors import SafetyError, StudyError
+from storlab.base.errors import SafetyError
 from storlab.layers import stack
 from storlab.layers.block.identity import identify
 from storlab.layers.fs.mkfs import MkfsLayer, forget_filesystem, forget_log
@@ -164,63 +162,6 @@ def test_a_disk_in_whose_place_another_came_is_not_written_to(
     with pytest.raises(SafetyError, match="there is another device in its place now"):
         runner.run(made(ground, users, keys))
     assert [sh("wipefs", disk.path) for disk in users] == ["", ""]
-
-
-STUDY = """
-title = "x"
-[nodes.host]
-kind    = "local"
-extra.d = {{ count = {count}, stack = [{{ layer = "file", size = "{size}" }}, {{ layer = "loop" }}] }}
-stack   = [{below}{{ layer = "mkfs", {keys} }}, {{ layer = "mount" }}]
-[workload.load]
-fio = {{ rw = "read", size = "1M" }}
-"""
-ONE = '{ layer = "file", size = "400M" }, { layer = "loop" }, '
-
-
-@pytest.mark.parametrize(
-    ("keys", "count", "size", "below", "said"),
-    [
-        ('type = "btrfs", disks = ["d"], data = "raid1c3"', 2, "1G", "", 'at least 3 disks for data = "raid1c3"'),
-        ('type = "btrfs", disks = ["d"], metadata = "raid6"', 2, "1G", "", 'at least 3 disks for metadata = "raid6"'),
-        ('type = "btrfs", data = "raid1"', 1, "1G", ONE, 'at least 2 disks for data = "raid1", and has 1'),
-        ('type = "btrfs", disks = ["d"]', 2, "1G", ONE, "must be the lowest of its stack"),
-        ('type = "btrfs", disks = ["e"]', 2, "1G", "", "unknown chain"),
-        ('type = "btrfs", disks = ["d"]', 2, "64M", "", 'btrfs takes at least 109M, and the chain "d" has 64M'),
-        ('type = "xfs"', 1, "64M", '{ layer = "file", size = "64M" }, { layer = "loop" }, ', "xfs takes at least 300M"),
-        ('type = "xfs", log = "d"', 1, "32M", ONE, 'a log takes at least 64M, and the chain "d" has 32M'),
-        ('type = "xfs", log = "d"', 2, "1G", ONE, "takes one disk as its log, and there are 2"),
-        ('type = "xfs"', 1, "1G", "", "can't be the lowest"),
-        ('type = "btrfs", disks = ["d"], data = "raid5"', 2, "128M", "", ""),
-        ('type = "btrfs", disks = ["d"], args = ["--mixed"]', 2, "64M", "", ""),
-    ],
-)
-def test_disks_that_are_too_few_or_too_small_are_refused_when_the_study_is_loaded(
-    keys: str, count: int, size: str, below: str, said: str
-) -> None:
-    text = STUDY.format(keys=keys, count=count, size=size, below=below)
-    if not said:
-        assert parsed(text, file="study.toml").cells
-        return
-    with pytest.raises(StudyError, match=said):
-        parsed(text, file="study.toml")
-
-
-@pytest.mark.parametrize(
-    ("keys", "said"),
-    [
-        ({"type": "ext4", "disks": ["a"]}, "disks is an option of btrfs"),
-        ({"type": "btrfs", "log": "a"}, "log is an option of ext4 and xfs"),
-        ({"type": "ext4", "realtime": "a"}, "realtime is an option of xfs"),
-        ({"type": "ext4", "log": "a", "journal": False}, "leave out journal"),
-        ({"type": "ext4", "log": "a", "args": ["-J", "size=8"]}, "leave out journal"),
-        ({"type": "btrfs", "args": ["-m", "dup"]}, "write metadata"),
-        ({"type": "btrfs", "data": "raid7"}, "Input should be"),
-    ],
-)
-def test_what_no_file_system_is_like_is_refused(keys: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValidationError, match=said):
-        MkfsLayer.model_validate({"layer": "mkfs", **keys})
 
 
 @pytest.mark.parametrize(
