@@ -82,6 +82,11 @@ def run(divisor: int) -> Results:
         gates=limits.gates(some, _rng("gates")),
         aimed=[aims.aimed(kind, many, _rng("aimed", kind)) for kind in noise.KINDS],
         power=[aims.power(effect, some, _rng("power", effect)) for effect in aims.EFFECTS],
+        promised=[
+            aims.promised(kind, rounds, some, _rng("promised", kind, rounds))
+            for kind in aims.PLANNED
+            for rounds in aims.ENDS
+        ],
         alike=[limits.alike(margin, few, _rng("alike", margin)) for margin in limits.MARGINS],
         **scheduled(max(20, few)),
     )

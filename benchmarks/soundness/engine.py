@@ -17,20 +17,11 @@ from numpy.typing import NDArray
 from benchmarks.soundness.noise import Floats
 from storlab.analysis.stats import signs
 from storlab.analysis.stats.anytime import ROUNDING, width_factors
+from storlab.analysis.stats.horizons import signed_ranks
 from storlab.analysis.stats.signed_rank import WEIGHTS, log_stake, odds
 from storlab.analysis.verdict import ALPHA_OF_MEAN, Rules, judge
 
 _NEARLY = 1e-9
-
-
-def signed_ranks(values: Floats) -> Floats:
-    """``sign_i · rank_i / i`` of every row: ranks of |value| among those so far, ties averaged."""
-    size = np.abs(values)
-    ranks = np.ones(values.shape)
-    for i in range(1, values.shape[1]):
-        before, own = size[:, :i], size[:, i : i + 1]
-        ranks[:, i] += ((before < own).sum(axis=1) + (before <= own).sum(axis=1)) / 2
-    return np.asarray(np.sign(values) * ranks / np.arange(1, values.shape[1] + 1))
 
 
 def log_evidence(values: Floats, centre: float = 0.0) -> tuple[Floats, Floats]:

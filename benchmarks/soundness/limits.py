@@ -6,10 +6,14 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.soundness.engine import lies_beyond, log_evidence
 from benchmarks.soundness.noise import SPREAD, Floats
 from benchmarks.soundness.trials import ALPHA, LEAST, Share, share
+from storlab.analysis.stats import horizon, horizons, signs
+from storlab.analysis.stats.anytime import ROUNDING
+from storlab.analysis.stats.horizon import Bet
 from storlab.analysis.verdict import Rules, judge
 
 MARGIN = 0.10
@@ -61,10 +65,18 @@ class Gates:
 
 @dataclass(frozen=True)
 class Alike:
-    """Studies of two levels that do not differ, called equivalent within ``margin`` by so many rounds (``EQUAL``)."""
+    """Studies of two levels that do not differ, called equivalent within ``margin`` by so many rounds (``EQUAL``).
+
+    ``aimed``: if half of the stake aimed at the last of them. ``mean``, ``mean_aimed``: rounds that it takes, where 30
+    are planned; studies without count as all. ``wrong``: by ``EQUAL``, with such an aim, at the worse end of a margin.
+    """
 
     margin: float
     shares: tuple[Share, ...]
+    aimed: tuple[Share, ...]
+    mean: float
+    mean_aimed: float
+    wrong: tuple[Share, ...]
 
 
 SHAPES = ("normal", "one side skewed", "the other side skewed", "one side bimodal, 70 to 30")
@@ -135,6 +147,49 @@ _MORE = (0.0, math.log(2))
 
 
 def alike(margin: float, studies: int, rng: np.random.Generator) -> Alike:
-    """In normal noise."""
+    """In normal noise; what is wrong, in noise of which one side is skewed."""
     values = math.sqrt(2) * SPREAD * rng.normal(size=(studies, EQUAL[-1]))
-    return Alike(margin, _by(_both(values, margin), EQUAL))
+    skewed = _noise(SHAPES[1], values.shape, rng)
+    edge = math.log1p(margin)
+    aimed = [_aimed(values[:, :n], margin) for n in EQUAL]
+    ends = ([_share(_aimed(edge * end + skewed[:, :n], margin)) for n in EQUAL] for end in (1, -1))
+    wrong = max(ends, key=lambda shares: shares[-1].value)
+    each = (_mean(found[:, : EQUAL[1]]) for found in (_both(values, margin), aimed[1]))
+    return Alike(margin, _by(_both(values, margin), EQUAL), tuple(map(_share, aimed)), *each, tuple(wrong))
+
+
+def _share(found: NDArray[np.bool_]) -> Share:
+    return _by(found, found.shape[1:])[0]
+
+
+def _mean(found: NDArray[np.bool_]) -> float:
+    found = found & (np.arange(found.shape[1]) >= LEAST - 1)
+    return float(np.where(found.any(axis=1), found.argmax(axis=1) + 1, found.shape[1]).mean())
+
+
+def _aimed(values: Floats, margin: float) -> NDArray[np.bool_]:
+    """As ``_both``, if half of the stake of the ranks, and of that of the signs, aimed at the last round."""
+    bet = Bet("B", ((0, values.shape[1]),))
+    found = []
+    for side, at in ((1, 0), (-1, 1)):
+        edge = -side * math.log1p(margin)
+        ranks = horizons.log_evidence(values, bet, _NEEDED, edge)[at] >= _NEEDED
+        found.append(ranks & (_aimed_signs(side * (values - edge), bet) >= _NEEDED))
+    return np.asarray(found[0] & found[1])
+
+
+def _aimed_signs(off: Floats, bet: Bet) -> Floats:
+    """log of a stake on "above 0" by signs: what does not aim at the last round is as in ``signs``."""
+    score, ends = np.sign(np.where(np.abs(off) <= ROUNDING, 0.0, off)), bet.last
+    share = horizon._SHARES[bet.preset][0]
+    first = horizon._floor(share * math.exp(-_NEEDED), ends)
+    above, below = (np.cumsum(score == sign, axis=1) for sign in (1, -1))
+    known = np.array([[signs.log_evidence(s, f) for f in range(ends + 1)] for s in range(ends + 1)])
+    prices, found = np.full(len(off), first), np.empty(off.shape)
+    for n in range(1, ends + 1):
+        moving = (prices > 0) & (prices < 1)
+        prices[moving] = horizons._step(prices[moving], score[moving, n - 1], ends - n, math.sqrt(ends - n))
+        found[:, n - 1] = prices
+    with np.errstate(divide="ignore"):
+        rest = known[above, below] + math.log(1 - share if first else 1.0)
+        return np.asarray(np.logaddexp(rest, _NEEDED + np.log(found)))

@@ -61,6 +61,37 @@ def peeked_benchstat(a: Floats, b: Floats) -> Found:
     return np.asarray(_significant(mann_whitney(a, b), n)[:, 4:].any(axis=1))
 
 
+RANGES = 3
+"""Runs of each kernel: the fewest of which the kernel's test robot compares the ranges."""
+EARLIER = 100
+"""Commits by whose changes rustc-perf tells what is noise."""
+
+
+def lkp(machines: Floats, n: int = RANGES) -> Found:
+    """The kernel's test robot: ranges of ``n`` runs are apart by more than half of the difference of their middles.
+
+    Source: intel/lkp-tests, ``lib/changed_stat.rb``, at 2409d6a4, with its ``gap_distance`` of 2. One kernel after the
+    other: ``machines`` are slots of time.
+    """
+    a, b = (np.sort(np.exp(machines[:, at : at + n]), axis=1) for at in (0, n))
+    gap = np.maximum(b[:, 0] - a[:, -1], a[:, 0] - b[:, -1])
+    return np.asarray((gap > 0) & (gap > np.abs(a[:, n // 2] - b[:, n // 2]) / 2))
+
+
+def rustc_perf(machines: Floats, earlier: int = EARLIER) -> Found:
+    """rustc-perf: the change from one commit to the next is an outlier among those of ``earlier`` commits.
+
+    That is, beyond their third quartile by more than three times the distance of the quartiles. One trial of each
+    commit. Source: rust-lang/rustc-perf, ``docs/comparison-analysis.md``, at 0eeda871.
+    """
+    values = np.exp(machines[:, : earlier + 1])
+    changes = np.abs(np.diff(values, axis=1)) / values[:, :-1]
+    known, now = np.sort(changes[:, :-1], axis=1), changes[:, -1]
+    half = known.shape[1] // 2
+    first, third = np.median(known[:, :half], axis=1), np.median(known[:, -half:], axis=1)
+    return np.asarray(now > third + 3 * (third - first))
+
+
 def mann_whitney(a: Floats, b: Floats) -> Floats:
     """U of the first n of ``a`` and of ``b``, for every row and every n: pairs in which a is above (ties half)."""
     grown = np.empty(a.shape)

@@ -55,6 +55,8 @@ class FalseVerdicts:
     benchstat: Share
     benchstat_in_a_row: Share
     benchstat_peeked: Share
+    lkp: Share
+    rustc_perf: Share
 
 
 def false_verdicts(kind: str, studies: int, rng: np.random.Generator) -> FalseVerdicts:
@@ -68,6 +70,8 @@ def false_verdicts(kind: str, studies: int, rng: np.random.Generator) -> FalseVe
         "benchstat": peers.benchstat(a, b),
         "benchstat_in_a_row": peers.benchstat_in_a_row(machines),
         "benchstat_peeked": peers.peeked_benchstat(a, b),
+        "lkp": peers.lkp(machines),
+        "rustc_perf": peers.rustc_perf(machines),
     }
     return FalseVerdicts(kind, **{name: share(int(found.sum()), studies) for name, found in counts.items()})
 

@@ -10,12 +10,12 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
-from benchmarks.soundness.horizon import log_evidence, reaches
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storlab.analysis.stats.closed_testing import Hypothesis, tuned_thresholds
 from storlab.analysis.stats.horizon import Bet, History, Preset, fewest_rounds, step
+from storlab.analysis.stats.horizons import log_evidence, reaches
 
 SIDES = (1, -1)
 ALPHA = 0.05
@@ -179,7 +179,7 @@ def test_over_all_signs_a_difference_is_claimed_in_no_more_than_is_allowed(
         assert (capital <= 1 + 1e-9).all(), "floors only lose"
 
 
-def test_the_simulations_look_at_the_same_evidence() -> None:
+def test_many_studies_at_once_have_the_same_evidence() -> None:
     draw = np.random.default_rng(3)
     for horizons in (((0, 30),), ((0, 10), (10, 30)), ((0, 60), (12, 25)), ((0, 80),)):
         values = draw.standard_t(3, size=(6, 40))
@@ -282,4 +282,5 @@ def test_each_set_of_hypotheses_that_may_be_true_is_tested_by_evidence_tuned_to_
 def test_where_nothing_is_known_as_much_is_needed_as_may_be_true_together(levels: str) -> None:
     each = [Hypothesis("one", a, b) for a, b in itertools.combinations(levels, 2)]
     for needs in tuned_thresholds(each, lambda _: np.zeros((len(each), 1)), ALPHA):
-        assert needs[0] == (1, 1 / ALPHA) and max(needed for _, needed in needs) == pytest.approx(len(each) / ALPHA)
+        found = [(size, *needed.tolist()) for size, needed in needs]
+        assert found[0] == (1, 1 / ALPHA) and max(needed for _, needed in found) == pytest.approx(len(each) / ALPHA)

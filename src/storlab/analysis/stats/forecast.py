@@ -5,7 +5,7 @@ from where a round's rank lies among all others. When such a walk first reaches 
 Folks and Chhikara 1978, "The inverse Gaussian distribution and its statistical application"). The forecast is the round
 by which every second study has what is needed, by the bet that is soonest.
 
-If a part of the stake aims at the last round (``horizon``), studies are simulated: a hundred or so, always the same.
+If a part of the stake aims at the last round (``horizon``), studies are simulated: a thousand or so, always the same.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from functools import lru_cache
 import numpy as np
 
 from storlab.analysis.stats.anytime import FORESEEABLE, Floats
-from storlab.analysis.stats.horizon import Bet, History
+from storlab.analysis.stats.horizon import Bet
+from storlab.analysis.stats.horizons import reaches
 from storlab.analysis.stats.signed_rank import WEIGHTS, fewest_rounds, log_stake, odds
 
 _POINTS = (np.arange(400) + 0.5) / 400
@@ -94,16 +95,15 @@ def _steps(effect: float) -> tuple[Floats, Floats]:
     return growth.mean(axis=1), growth.var(axis=1)
 
 
-_STUDIES, _TRIALS = 150, 12_000  # at most
+_STUDIES, _TRIALS = 2_000, 60_000  # at most
 
 
 def rounds_of_studies(effect: float, bet: Bet, log_goal: float) -> Floats:
     """In which round each of some studies finds an effect, in standard deviations of a log ratio; infinite: in none."""
     ends = bet.last
-    noise = np.random.default_rng(20_261_130).normal(size=(min(_STUDIES, max(20, _TRIALS // ends)), ends))
-    history = History(bet, tuple(range(1, ends + 1)))
-    found = (history.path(row + effect, log_goal) >= log_goal for row in noise)
-    return np.array([1.0 + each.argmax() if each.any() else math.inf for each in found])
+    noise = np.random.default_rng(20_261_130).normal(size=(min(_STUDIES, max(100, _TRIALS // ends)), ends))
+    found = reaches(noise + effect, bet, log_goal)[0]
+    return np.where(found.any(axis=1), 1.0 + found.argmax(axis=1), math.inf)
 
 
 def rounds_to_find(effect: float, bet: Bet, log_goal: float) -> int | None:
@@ -125,7 +125,7 @@ def mostly_found(bet: Bet, log_goal: float) -> float:
             low, high = (low, effect) if found(effect) else (effect, high)
     if high == _CERTAIN and not found(high):
         return math.inf
-    while high - low > 0.04 * high:
+    while high - low > 0.02 * high:
         middle = (low + high) / 2
         low, high = (low, middle) if found(middle) else (middle, high)
     return high

@@ -1,6 +1,6 @@
-"""The evidence of ``analysis/stats/horizon.py`` for many studies at once: the same steps, a round of all at a time.
+"""The evidence of ``horizon`` for many studies at once, which forecasts and simulations need: a round of all at a time.
 
-That it is the same is tested (``tests/analysis/test_horizon.py``).
+That the steps are the same is tested (``tests/analysis/test_horizon.py``).
 """
 
 from __future__ import annotations
@@ -9,13 +9,21 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
 
-from benchmarks.soundness.engine import signed_ranks
-from benchmarks.soundness.noise import Floats
 from storlab.analysis.stats import horizon
+from storlab.analysis.stats.anytime import Floats
 from storlab.analysis.stats.horizon import Bet
 from storlab.analysis.stats.signed_rank import STRENGTHS, log_stake, odds
+
+
+def signed_ranks(values: Floats) -> Floats:
+    """``sign_i · rank_i / i`` of every row: ranks of |value| among those so far, ties averaged."""
+    size = np.abs(values)
+    ranks = np.ones(values.shape)
+    for i in range(1, values.shape[1]):
+        before, own = size[:, :i], size[:, i : i + 1]
+        ranks[:, i] += ((before < own).sum(axis=1) + (before <= own).sum(axis=1)) / 2
+    return np.asarray(np.sign(values) * ranks / np.arange(1, values.shape[1] + 1))
 
 
 def log_evidence(values: Floats, bet: Bet, log_goal: float, centre: float = 0.0) -> tuple[Floats, Floats]:
@@ -70,6 +78,8 @@ def _step(price: Floats, score: Floats, left: int, sigma: float) -> Floats:
 
 
 def _raised(price: Floats, size: Floats) -> Floats:
+    from scipy.special import ndtr, ndtri
+
     y = size - ndtri(np.minimum(price, 0.5))
     for _ in range(6):
         near, far = y - size, y + size
