@@ -23,6 +23,7 @@ from storlab.layers.attach.blockdev import Cache, blockdev
 from storlab.layers.resources import LoggedFile
 from storlab.tools.log_writes import Flag, WriteLog, read_log
 
+Data = st.DataObject
 SECTORS = 24
 START = bytes(range(1, SECTORS + 1)) * 1
 DISK = b"".join(bytes([value]) * SECTOR for value in START)
@@ -31,29 +32,19 @@ UNITS = (512, 1024, 4096)
 
 def writes(flags: st.SearchStrategy[int]) -> st.SearchStrategy[Request]:
     """No two of them bring the same: each sector is told by its value."""
-    values = st.binary(min_size=1, max_size=8)
-    return st.builds(
-        lambda sector, data, kind: Request(sector, b"".join(bytes([each]) * SECTOR for each in data), kind),
-        st.integers(0, SECTORS - 8), values, flags,
-    )  # fmt: skip
+    contents = st.binary(min_size=1, max_size=8).map(lambda data: b"".join(bytes([each]) * SECTOR for each in data))
+    return st.builds(Request, st.integers(0, SECTORS - 8), contents, flags)
 
 
 FLUSH = Request(flags=Flag.FLUSH)
-logs = st.lists(
-    st.one_of(
-        writes(st.just(0)),
-        writes(st.sampled_from([Flag.FUA, Flag.FLUSH, Flag.FLUSH | Flag.FUA])),
-        st.just(FLUSH),
-        st.builds(Request, st.integers(0, 16), st.just(b""), st.just(Flag.DISCARD), st.integers(1, 8)),
-        st.just(Request(flags=Flag.MARK)),
-    ),
-    max_size=25,
-)
+flagged = st.sampled_from([Flag.FUA, Flag.FLUSH, Flag.FLUSH | Flag.FUA])
+discards = st.builds(Request, st.integers(0, 16), st.just(b""), st.just(Flag.DISCARD), st.integers(1, 8))
+others = st.sampled_from([FLUSH, Request(flags=Flag.MARK)])
+logs = st.lists(st.one_of(writes(st.just(0)), writes(flagged), discards, others), max_size=25)
 losses = st.builds(Loss, st.floats(0, 1), st.floats(0, 1), st.sampled_from(UNITS))
 
 
 def cut(requests: list[Request], moment: int, loss: Loss, seed: int, begin: int = 0) -> bytes:
-    """The disk after a cut, by way of files."""
     (image,) = cuts(requests, [moment], loss, seed, begin)
     return image
 
@@ -80,9 +71,7 @@ def test_a_cut_that_loses_nothing_is_a_plain_replay(requests: list[Request], dat
 
 
 @given(logs, st.data(), losses, st.integers(0, 2**16))
-def test_what_is_durable_is_there_and_what_was_not_written_is_not(
-    requests: list[Request], data: st.DataObject, loss: Loss, seed: int
-) -> None:
+def test_what_is_durable_is_there_and_only_that(requests: list[Request], data: Data, loss: Loss, seed: int) -> None:
     moment = data.draw(st.integers(0, len(requests)))
     after = cut(requests, moment, loss, seed)
     for sector in range(SECTORS):
@@ -185,10 +174,8 @@ def test_the_end_image_is_compared_to_the_byte(tmp_path: Path) -> None:
 def test_a_write_beyond_the_end_of_the_disk_is_refused(tmp_path: Path) -> None:
     log = log_of(tmp_path, Request(SECTORS, b"a" * SECTOR))
     (tmp_path / "image").write_bytes(DISK)
-    with (
-        replaying(log, tmp_path / "image") as replay,
-        pytest.raises(ParseError, match=f"a write at byte {len(DISK)} lies beyond the end of the disk"),
-    ):
+    beyond = pytest.raises(ParseError, match=f"a write at byte {len(DISK)} lies beyond the end of the disk")
+    with replaying(log, tmp_path / "image") as replay, beyond:
         replay.write_all(log.entries)
     assert (tmp_path / "image").read_bytes() == DISK
 
@@ -200,8 +187,7 @@ def test_a_copy_has_the_same_holes(tmp_path: Path) -> None:
         file.write(b"x")
         file.truncate(2**30)
     copy_image(source, target)
-    assert first_difference(source, target) is None
-    assert target.stat().st_size == 2**30
+    assert first_difference(source, target) is None and target.stat().st_size == 2**30
     assert target.stat().st_blocks * 512 < 2**20
 
 
@@ -214,9 +200,7 @@ needs_qemu_io = pytest.mark.needs("qemu-io")
 def logged(folder: Path, commands: list[str], cache: Cache = "writeback") -> WriteLog:
     """The log of these commands, see qemu-io(1)."""
     for name in ("disk.img", "start.img", "write.log"):
-        (folder / name).touch()
-    for name in ("disk.img", "start.img"):
-        (folder / name).write_bytes(b"\xee" * SIZE)
+        (folder / name).write_bytes(b"\xee" * SIZE if name.endswith("img") else b"")
     file = LoggedFile("host", str(folder / "disk.img"), SIZE, log=str(folder / "write.log"), start="")
     disk = json.dumps(blockdev(file, "disk0", cache, "threads", discard=True))
     argv = ["qemu-io", "-d", "unmap", "-t", "unsafe" if cache == "unsafe" else "writeback", f"json:{disk}"]
@@ -236,14 +220,12 @@ def test_requests_in_flight_at_the_same_time_replay_to_the_same_bytes(tmp_path: 
     random, commands = Random(seed), []
     for _ in range(20):
         blocks = random.sample(range(4, SIZE // BLOCK, 4), 16)
-        commands += [
-            f"aio_write -P {random.randrange(256)} {at * BLOCK} {random.randint(1, 4) * BLOCK}" for at in blocks
-        ]
+        lengths = (random.randint(1, 4) * BLOCK for _ in blocks)
+        commands += [f"aio_write -P {random.randrange(256)} {at * BLOCK} {next(lengths)}" for at in blocks]
         commands += [f"aio_write -z {random.randrange(4) * BLOCK} {BLOCK}", "aio_flush"]
         commands += [f"discard {random.randrange(SIZE // BLOCK) * BLOCK} {BLOCK}"] * random.randint(0, 1)
     log = logged(tmp_path, commands)
-    assert len(log.entries) > 20 * 17
-    assert replays(tmp_path, log)
+    assert len(log.entries) > 20 * 17 and replays(tmp_path, log)
 
 
 @needs_qemu_io
@@ -258,8 +240,7 @@ def test_a_write_with_fua_is_followed_by_its_flush(tmp_path: Path) -> None:
 @needs_qemu_io
 def test_a_mode_that_ignores_flushes_logs_none_and_each_entry_is_counted_once_answered(tmp_path: Path) -> None:
     log = logged(tmp_path, ["write 0 4k", "flush", "write -f 4k 4k", "flush"], "unsafe")
-    assert [entry.flags for entry in log.entries] == [0, 0]
-    assert replays(tmp_path, log)
+    assert [entry.flags for entry in log.entries] == [0, 0] and replays(tmp_path, log)
     log = logged(tmp_path, ["write 0 4k"] * 50)
     assert int.from_bytes((tmp_path / "write.log").read_bytes()[16:24], "little") == len(log.entries) >= 50
 

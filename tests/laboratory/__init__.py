@@ -48,6 +48,11 @@ class Ended:
     def __str__(self) -> str:
         return f"status {self.status}\n{self.stdout}\n{self.stderr}"
 
+    def with_status(self, status: int) -> Ended:
+        """Fails the test, with all that was said, unless it ended so."""
+        assert self.status == status, str(self)
+        return self
+
 
 @dataclass
 class Laboratory:
@@ -121,7 +126,6 @@ class Laboratory:
             process.communicate()
 
     def storlab(self, *arguments: str | Path, timeout: float = 120, **options: Any) -> Ended:
-        """Run a command to its end."""
         return ended(self.start(*arguments, **options), timeout)
 
     def run(self, study: str, *arguments: str, **options: Any) -> Ended:
@@ -156,7 +160,6 @@ class Laboratory:
         return asyncio.run(resume_run(self.out, observer or Observer(), extent, permissions))
 
     def records(self) -> list[TrialRecord]:
-        """All trials that ended."""
         return list(self.run_folder.records())
 
     def journal(self) -> list[dict[str, Any]]:
@@ -264,8 +267,6 @@ def _wait_to_hear(process: subprocess.Popen[bytes], words: bytes) -> None:
 
 
 def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """A test that is a coroutine."""
-
     @wraps(test)
     def run(**fixtures: object) -> None:
         asyncio.run(test(**fixtures))
@@ -314,7 +315,6 @@ def processes_with(variable: str) -> list[int]:
 
 
 def backing_files() -> list[str]:
-    """The files behind all loop devices."""
     listing = subprocess.run(["losetup", "--list", "--json", "--output", "BACK-FILE"], capture_output=True, check=True)
     rows = json.loads(listing.stdout)["loopdevices"] if listing.stdout.strip() else []
     return [row["back-file"] or "" for row in rows]

@@ -19,7 +19,6 @@ PLAIN = {"PATH": os.environ["PATH"]}  # without what marks the processes of a te
 
 
 def sh(*argv: str) -> str:
-    """A command that must succeed."""
     return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
 
 
@@ -31,12 +30,10 @@ class Device:
     image: Path
 
     def checksum(self) -> str:
-        """Of all its contents."""
         subprocess.run(["blockdev", "--flushbufs", self.path], check=True)
         return hashlib.sha256(self.image.read_bytes()).hexdigest()
 
     def signatures(self) -> str:
-        """What wipefs finds on it."""
         return sh("wipefs", "--no-act", self.path)
 
     def partition(self, length: int = 40960) -> str:
@@ -49,13 +46,11 @@ class Device:
         return made
 
     def forget_partition(self) -> None:
-        """Remove it again, if there is one."""
         if Path(f"{self.path}p1").exists():
             subprocess.run(["delpart", self.path, "1"], check=False, capture_output=True)
             Path(f"{self.path}p1").unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Detach it, with its partition."""
         self.forget_partition()
         sh("losetup", "--detach", self.path)
 
@@ -85,9 +80,7 @@ def refused(lab: Laboratory, device: Device, text: str) -> str:
     before = device.checksum()
     with pytest.raises(StudyError) as error:
         lab.execute(text)
-    assert device.checksum() == before
-    assert not lab.out.exists()
-    assert lab.leftovers() == []
+    assert device.checksum() == before and not lab.out.exists() and lab.leftovers() == []
     return str(error.value)
 
 
@@ -95,8 +88,7 @@ def refused(lab: Laboratory, device: Device, text: str) -> str:
 def process_that_is_up(*argv: str) -> Iterator[subprocess.Popen[bytes]]:
     """One that says ``up``, and ends when its input does."""
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=PLAIN) as other:
-        assert other.stdin is not None and other.stdout is not None
-        assert other.stdout.readline() == b"up\n"
+        assert other.stdin is not None and other.stdout is not None and other.stdout.readline() == b"up\n"
         try:
             yield other
         finally:

@@ -44,7 +44,6 @@ def guests(load: str, *, rounds: int = 1, trial: str = "", rest: str = "", **key
 
 
 def qemus(lab: Laboratory) -> dict[str, int]:
-    """Guest → process id of its QEMU."""
     found = {}
     for pid, words in lab.commands().items():
         named = words[words.index("-name") + 1] if "-name" in words else ""
@@ -65,7 +64,6 @@ def begun(lab: Laboratory, *names: str, trial: int = 1) -> bool:
 
 
 def kill_guest(lab: Laboratory, name: str, number: signal.Signals = signal.SIGKILL) -> None:
-    """Send a signal to a guest's QEMU."""
     os.kill(qemus(lab)[name], number)
 
 

@@ -64,17 +64,14 @@ class Host:
 
     @property
     def tmp(self) -> Path:
-        """Its ``/tmp``, as this machine sees it."""
         return self.folder / "tmp"
 
     @property
     def scratch(self) -> Path:
-        """Its ``/var/tmp``."""
         return self.folder / "var" / "tmp"
 
     @property
     def home(self) -> Path:
-        """Its ``/root``."""
         return self.folder / "root"
 
     def login_shell(self, path: str) -> None:
@@ -124,12 +121,10 @@ class Hosts:
 
     @property
     def config(self) -> Path:
-        """For ssh."""
         return self.folder / "ssh_config"
 
     @property
     def environment(self) -> dict[str, str]:
-        """For Storlab."""
         return {"STORLAB_SSH_CONFIG": str(self.config)}
 
     def ssh(self, name: str, *words: str, check: bool = True) -> str:
@@ -193,7 +188,6 @@ class Hosts:
         self.start(name)
 
     def add(self, number: int) -> None:
-        """One more machine."""
         name, address = f"lab{number}", f"{self.network}.{number}"
         host = self.hosts[name] = Host(name, number, address, self.folder / name)
         for own in OWN:

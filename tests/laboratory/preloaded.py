@@ -72,13 +72,11 @@ class Forked(subprocess.Popen[bytes]):
         return end
 
     def poll(self) -> int | None:
-        """How it ended, or ``None``."""
         if self.returncode is None:
             self.returncode = _loaded().ask({"ended": self.pid})["status"]
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Until it has ended. Raises ``TimeoutExpired``."""
         if (status := self.poll()) is not None:
             return status
         descriptor = os.pidfd_open(self.pid)

@@ -82,16 +82,8 @@ def cluster(folder: Path, own: Path, nodes: int = 3) -> Iterator[Cluster]:
             _ip("-n", inside, "link", "set", "lo", "up")
             (folder / name).mkdir()
             apart = ["--uts", "--pid", "--mount", "--fork", "--mount-proc", "--kill-child"]
-            argv = [
-                "nsenter",
-                f"--net=/run/netns/{inside}",
-                "unshare",
-                *apart,
-                "sh",
-                "-c",
-                _NODE.format(name=name, own=own),
-            ]
-            started[name] = _started(kept, argv, environment)
+            argv = ["nsenter", f"--net=/run/netns/{inside}", "unshare", *apart, "sh", "-c"]
+            started[name] = _started(kept, [*argv, _NODE.format(name=name, own=own)], environment)
         _started(kept, ["unshare", "--uts", "sh", "-c", "hostname ctl; exec slurmctld -D -c"], environment)
         found = Cluster(folder, dict(environment), started)
         idle = ("sinfo", "--noheader", "--Node", "--format=%T")
@@ -117,9 +109,8 @@ def _munge(kept: ExitStack) -> None:
     shutil.chown(key, "munge", "munge")
     key.chmod(0o400)
     as_munge = ["setpriv", "--reuid=munge", "--regid=munge", "--clear-groups"]
-    _started(
-        kept, [*as_munge, shutil.which("munged") or "/usr/sbin/munged", "--foreground", "--force"], dict(os.environ)
-    )
+    munged = shutil.which("munged") or "/usr/sbin/munged"
+    _started(kept, [*as_munge, munged, "--foreground", "--force"], dict(os.environ))
     assert wait_until(socket.exists, timeout=20)
 
 

@@ -25,8 +25,7 @@ def directory(workload: str, *, rounds: int = 1, trial: str = "", rest: str = ""
     """One workload in a directory, which needs no root, or on another stack. ``rest``: tables at the study's end."""
     primary = "bandwidth" if workload.startswith("fio") else "elapsed"
     trial = f", {trial}" if trial else ""
-    words = {"primary": primary, "rounds": rounds, "trial": trial, "workload": workload, "rest": rest}
-    words["stack"] = stack
+    words = {"primary": primary, "rounds": rounds, "trial": trial, "workload": workload, "rest": rest, "stack": stack}
     return sample(__file__, "cases/directory.toml", **words)
 
 

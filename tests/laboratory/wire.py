@@ -108,7 +108,6 @@ def _environment() -> dict[str, str]:
 
 @contextmanager
 def wire() -> Iterator[Wire]:
-    """Two namespaces of this test's own, with a virtual cable; MTU 1500."""
     names = [f"storlab-test-{os.getpid()}-{end}" for end in ("server", "client")]
     made: list[str] = []
     try:

@@ -25,6 +25,8 @@ from storlab.nodes.agent.connection import Connection
 from storlab.nodes.agent.protocol import MAX_FRAME, MAX_NOISE, PREFACE, Answer, Decoder, Frame, answer_of, encode
 from storlab.nodes.agents import running_agent
 
+from .test_node import alive
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(st.characters(exclude_categories=["Cs"])),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("abc", max_size=5), inner, max_size=4),
@@ -37,7 +39,6 @@ NOISE = st.binary(max_size=2000).filter(lambda noise: PREFACE not in noise + PRE
 
 
 def cut(data: bytes, places: list[int]) -> list[bytes]:
-    """The same bytes in chunks."""
     edges = sorted({0, len(data), *(place % (len(data) + 1) for place in places)})
     return [data[start:end] for start, end in itertools.pairwise(edges)]
 
@@ -138,7 +139,7 @@ def test_any_header_is_an_event_or_refused(header: dict[str, Any], payload: byte
 
 
 @given(st.sampled_from(HONEST), st.sampled_from(KEYS), JSON, st.binary(max_size=10))
-def test_an_event_with_one_other_value_is_an_event_or_refused(
+def test_an_event_with_another_value_is_one_or_refused(
     event: dict[str, Any], key: str, value: Any, payload: bytes
 ) -> None:
     answer = taken(Frame({"id": 3, **event, key: value}, payload))
@@ -201,9 +202,7 @@ def test_an_agent_that_the_user_names_comes_first_then_an_installed_one_then_tha
 
 
 @pytest.mark.usefixtures("elsewhere")
-def test_without_one_a_checkout_is_told_to_build_it_and_an_installed_storlab_to_be_installed_again(
-    tmp_path: Path,
-) -> None:
+def test_without_one_a_checkout_is_told_to_build_it_and_others_to_install_storlab_again(tmp_path: Path) -> None:
     with pytest.raises(MissingTool, match=r"^the agent is missing: install Storlab again from its wheel for x86_64"):
         agent_path()
     (tmp_path / "agent").mkdir()
@@ -221,13 +220,6 @@ LEASE = 1.0
 ARGV = [str(agent_path()), "serve"]
 
 
-def gone(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] in "ZX"
-    except FileNotFoundError:
-        return True
-
-
 @in_a_loop
 @pytest.mark.parametrize("stopped", [False, pytest.param(True, marks=pytest.mark.needs("root"))])
 async def test_an_agent_that_hears_nothing_for_its_lease_ends_with_all_that_it_started(stopped: bool) -> None:
@@ -235,18 +227,17 @@ async def test_an_agent_that_hears_nothing_for_its_lease_ends_with_all_that_it_s
     async with running_agent("node", ARGV, lease=LEASE) as node:
         process = await node.start(["sleep", "60"])
         node.connection._renewing.cancel()  # as if the link were cut: the stream stands
+        pids = node.pid, process.pid
         assert node.pid is not None and process.pid is not None
         if stopped:
             os.kill(node.pid, signal.SIGSTOP)
-        assert await asyncio.to_thread(wait_until, lambda: gone(node.pid or 0) and gone(process.pid or 0), 30)
+        assert await asyncio.to_thread(wait_until, lambda: not any(alive(each or 0) for each in pids), 30)
 
 
 @in_a_loop
 async def test_a_lease_that_is_renewed_outlasts_its_length_and_one_that_stands_still_is_given_up() -> None:
     async with running_agent("node", ARGV, lease=LEASE) as node:
-        assert (await node.run(["sleep", str(3 * LEASE)])).ok
-        assert node.lost is None
-        assert node.pid is not None
+        assert (await node.run(["sleep", str(3 * LEASE)])).ok and node.lost is None and node.pid is not None
         os.kill(node.pid, signal.SIGSTOP)
         await asyncio.wait_for(node.connection.gone.wait(), 30)
         assert "silent for 1 s" in str(node.lost)

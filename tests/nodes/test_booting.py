@@ -97,10 +97,7 @@ def program(folder: Path, script: str) -> str:
 
 
 async def until_said(path: Path, words: str) -> None:
-    def said() -> bool:
-        return path.exists() and words in path.read_text()
-
-    assert await asyncio.to_thread(wait_until, said, 30)
+    assert await asyncio.to_thread(wait_until, lambda: path.exists() and words in path.read_text(), 30)
 
 
 @in_a_loop
@@ -128,8 +125,7 @@ async def test_a_command_that_ends_is_named_with_its_last_words(tmp_path: Path) 
     show, path = program(tmp_path, 'echo "ipmitool: no route to $1" >&2; exit 1'), tmp_path / "console.log"
     async with local_node("here") as host, kept_console(host, "lab1", show, "bmc1", path) as kept:
         await kept.process.rest()
-        said = "the command that shows the console of lab1 has ended: ipmitool: no route to bmc1"
-        assert kept.trouble() == said
+        assert kept.trouble() == "the command that shows the console of lab1 has ended: ipmitool: no route to bmc1"
 
 
 @in_a_loop

@@ -119,7 +119,7 @@ async def test_standard_input_environment_and_folder_reach_the_command(node: Nod
 
 
 @of_a_node
-async def test_files_are_written_and_read_in_any_size_and_large_output_comes_whole_in_order(
+async def test_files_are_written_and_read_in_any_size_and_large_output_comes_in_order(
     node: Node, tmp_path: Path
 ) -> None:
     for size in (0, 1, 256 * 1024, 256 * 1024 + 1, 3_000_000):
@@ -197,9 +197,7 @@ async def test_a_cancelled_caller_leaves_no_command_running(node: Node) -> None:
 
 
 @pytest.mark.parametrize("script", ["exec cat /dev/zero", "setsid sleep 20 & exec cat /dev/zero"])
-async def test_a_killed_program_has_ended_whatever_nobody_read_of_its_output_and_whoever_holds_it_open(
-    script: str,
-) -> None:
+async def test_a_killed_program_has_ended_whatever_nobody_read_of_it_and_whoever_holds_it_open(script: str) -> None:
     process = await asyncio.create_subprocess_exec("sh", "-c", script, stdout=asyncio.subprocess.PIPE)
     assert process.stdout is not None
     await process.stdout.read(1)
@@ -233,21 +231,17 @@ DEAF = "trap '' TERM; echo begun; while :; do sleep 0.05; done"
 
 @of_a_node
 async def test_a_command_that_is_stopped_has_its_last_word_but_no_more_time_than_it_gets(node: Node) -> None:
-    for script, time_for_it, said in (
-        (LAST_WORDS, 10.0, (b"begun\nended\n", None)),
-        (DEAF, 0.3, (b"begun\n", "SIGKILL")),
-    ):
+    for script, time_for_it, *said in ((LAST_WORDS, 10.0, b"begun\nended\n", None), (DEAF, 0.3, b"begun\n", "SIGKILL")):
         process = await node.start(["sh", "-c", script])
         await process.first_line()
         ended = await process.last_word(time_for_it)
-        assert (ended.stdout, ended.signal) == said
+        assert [ended.stdout, ended.signal] == said
 
 
 @of_a_node
 async def test_what_prints_no_line_but_more_and_more_is_not_waited_for(node: Node) -> None:
     process = await node.start(["sh", "-c", "head -c 100k /dev/zero; trap '' TERM; while :; do sleep 0.05; done"])
-    assert await process.first_line() is None
-    assert (await process.last_word(0.0)).signal == "SIGKILL"
+    assert await process.first_line() is None and (await process.last_word(0.0)).signal == "SIGKILL"
 
 
 @of_a_node
@@ -274,9 +268,7 @@ async def test_an_agent_that_is_killed_is_noticed_at_once_by_all_that_wait(node:
     assert await asyncio.to_thread(wait_until, lambda: not any(map(alive, pids)))
 
 
-def test_leaving_a_node_ends_all_that_runs_on_it_and_an_agent_that_is_missing_is_named(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_leaving_a_node_ends_all_that_runs_on_it_and_a_missing_agent_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     async def work(node: Node) -> int:
         process = await node.start(["sh", "-c", "setsid sleep 3600 & sleep 3600"])
         assert process.pid is not None

@@ -23,9 +23,7 @@ RUN = "20260102-030405-abcd"
 
 
 @given(st.lists(st.tuples(st.text(max_size=4000), st.binary(max_size=200_000)), max_size=40))
-def test_every_step_goes_out_once_in_its_order_and_every_request_fits_into_a_frame(
-    wanted: list[tuple[str, bytes]],
-) -> None:
+def test_every_step_goes_out_once_in_order_and_every_request_fits_a_frame(wanted: list[tuple[str, bytes]]) -> None:
     made = [steps.create(path.encode(errors="replace").decode(), data) for path, data in wanted]
     found = list(requests(made))
     assert [step for request in found for step in request] == made
@@ -41,21 +39,17 @@ def test_results_get_the_contents_that_are_theirs_and_others_are_refused() -> No
     done = match_results(request, results, b"aab\0c\0", go_on=True)
     assert ([each.contents for each in done], done[2].entries) == ([b"aa", b"", b"b\0c\0", b""], ["b", "c"])
     assert [each.ok for each in done] == [True, True, True, False]
-    for results, contents in (
-        ([StepResult(size=3), StepResult()], b"aa"),
-        ([StepResult(size=1), StepResult()], b"aa"),
-        ([StepResult(size=2)], b"aa"),
-        ([StepResult(size=0)] * 3, b""),
-        ([StepResult(message="no"), StepResult()], b""),
-        ([StepResult(size=2)] * 2, b"aaaa"),
-    ):
+    of_two = (([StepResult(size=3), StepResult()], b"aa"), ([StepResult(size=1), StepResult()], b"aa"))
+    of_others = (([StepResult(size=2)], b"aa"), ([StepResult(size=0)] * 3, b""), ([StepResult(size=2)] * 2, b"aaaa"))
+    for results, contents in (*of_two, *of_others, ([StepResult(message="no"), StepResult()], b"")):
         with pytest.raises(ProtocolError):
             match_results([steps.read("/a", 2), steps.look("/b")], results, contents, go_on=False)
 
 
-@given(
-    st.lists(st.builds(StepResult, size=st.none() | st.integers(0, 9), message=st.none() | st.just("no"))), st.binary()
-)
+RESULTS = st.builds(StepResult, size=st.none() | st.integers(0, 9), message=st.none() | st.just("no"))
+
+
+@given(st.lists(RESULTS), st.binary())
 def test_no_answer_is_another_exception(results: list[StepResult], contents: bytes) -> None:
     request = [steps.read("/a", 4), steps.names("/b"), steps.look("/c")]
     for go_on in (False, True):
@@ -158,7 +152,7 @@ def test_a_step_that_fails_is_raised_with_its_reason_and_the_rest_is_left_out(tm
 
 
 @of_a_node
-async def test_more_steps_than_one_request_takes_and_a_listing_longer_than_one_answer_are_several(
+async def test_more_steps_than_one_request_takes_and_a_listing_longer_than_an_answer(
     node: Node, tmp_path: Path
 ) -> None:
     await node.carry_out(*(steps.create(f"{tmp_path}/{number}", b"%d" % number) for number in range(600)))
@@ -186,9 +180,8 @@ def test_a_folder_that_others_have_put_a_link_to_is_left_alone(tmp_path: Path) -
     foreign.mkdir()
     (foreign / "kept").touch()
     link.symlink_to(foreign)
-    with pytest.raises(
-        StorlabError, match="is not what Storlab made there, for a symbolic link is in its way: left alone"
-    ):
+    said = "is not what Storlab made there, for a symbolic link is in its way: left alone"
+    with pytest.raises(StorlabError, match=said):
         on_node(lambda node: remove_folder(node, str(link)))
     with pytest.raises(StorlabError, match="for a symbolic link is in its way"):
         on_node(lambda node: remove_folder(node, f"{link}/kept", itself=False))

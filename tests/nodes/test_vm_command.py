@@ -31,7 +31,6 @@ FILES = Files(Path("/run/vm.qmp"), Path("/run/vm.agent"), Path("/out/console.log
 
 
 def image(layers: int = 2) -> Image:
-    """An image that exists by name alone."""
     kernel, initramfs, *parts = (Path("/image", name) for name in ("kernel", "initramfs", *map(str, range(layers))))
     of = tuple(part.with_suffix(".erofs") for part in parts)
     return Image("none", kernel, initramfs, of, "6.12", frozenset(), frozenset(), frozenset(), {})
@@ -42,14 +41,12 @@ def cases(name: str) -> Any:
 
 
 def guest(**given: Any) -> GuestSpec:
-    """A guest; keys of ``Hardware`` or of ``GuestSpec``."""
     hardware = {key: given.pop(key) for key in list(given) if key in Hardware.model_fields}
     fields: dict[str, Any] = {"name": "vm", "image": image(), "initrd": Path("/cache/initrd"), "accelerator": "tcg"}
     return GuestSpec(hardware=Hardware.model_validate(hardware), **{**fields, **given})
 
 
 def option(argv: list[str], name: str) -> list[str]:
-    """All values of an option."""
     return [value for word, value in pairwise(argv) if word == name]
 
 
@@ -153,9 +150,8 @@ def test_qemu_takes_it(machine: str, version: str, tmp_path: Path) -> None:
 
 
 CARD = Card(3, "tap3")
-SCSI = Devices(
-    devices=({"driver": "virtio-scsi-pci", "id": "bus0"}, {"driver": "scsi-hd", "drive": "disk0", "bus": "bus0.0"})
-)
+BUS = {"driver": "virtio-scsi-pci", "id": "bus0"}
+SCSI = Devices(devices=(BUS, {"driver": "scsi-hd", "drive": "disk0", "bus": "bus0.0"}))
 NVME = Devices(devices=({"driver": "nvme", "drive": "disk0", "serial": "s"},))
 ALL = Devices(objects=({"id": "o"},), blockdevs=({"node-name": "b"},)) + SCSI + CARD.devices()
 

@@ -95,13 +95,11 @@ def watched(lab: Laboratory, *names: str, **keys: str | None) -> dict[str, dict[
 
 
 def seen_by(pid: int) -> str:
-    """What of the folders of this machine's own data a process sees."""
     root = Path(f"/proc/{pid}/root")
     return " ".join(sorted(path.name for folder in ("etc", "run", "home", "boot") for path in root.glob(f"{folder}/*")))
 
 
 def facts_of(lab: Laboratory, guest: str) -> dict[str, object]:
-    """What the records say of how its QEMU is confined."""
     (record,) = lab.records()
     facts: dict[str, object] = record.guests[guest]["confinement"]
     return facts
@@ -211,17 +209,12 @@ def test_where_qemu_runs_on_the_stream_is_the_reason_or_a_host_whose_agent_is_go
     assert cause_of("exec sleep 60", tmp_path / "none", killed) == reason
 
 
-@pytest.mark.parametrize(
-    ("console", "memory"),
-    [
-        ("storlab-init: ready\n", ""),
-        (OUT.format("zpool"), "; it had run out of memory before, and its kernel had killed zpool"),
-    ],
-)
-def test_a_silent_guest_that_ran_out_of_memory_says_so(console: str, memory: str, tmp_path: Path) -> None:
-    (tmp_path / "console").write_text(console)
-    said = cause_of("exec sleep 60", tmp_path / "console", lambda causes, _: causes.hung(4))
-    assert said == f"its agent has been silent for 4 s: the guest hangs{memory}"
+def test_a_silent_guest_that_ran_out_of_memory_says_so(tmp_path: Path) -> None:
+    killed = "; it had run out of memory before, and its kernel had killed zpool"
+    for console, memory in (("storlab-init: ready\n", ""), (OUT.format("zpool"), killed)):
+        (tmp_path / "console").write_text(console)
+        said = cause_of("exec sleep 60", tmp_path / "console", lambda causes, _: causes.hung(4))
+        assert said == f"its agent has been silent for 4 s: the guest hangs{memory}"
 
 
 def test_errors_of_a_disk_and_of_a_qemu_that_ends_before_its_monitor_opens_are_told_in_words(tmp_path: Path) -> None:

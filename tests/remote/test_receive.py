@@ -46,20 +46,10 @@ def test_files_and_events_come_as_they_are(tmp_path: Path) -> None:
     assert written.read_bytes() == b"\x00\n{" and written.stat().st_mtime_ns == 10**18
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "../x",
-        "out/../x",
-        "/etc/x",
-        "other/x",
-        "out//x",
-        "out/./x",
-        "out/a\0b",
-        "out/" + "a" * 300,
-        "out/" + "a/" * 20 + "x",
-    ],
-)
+ODD = ("../x", "out/../x", "/etc/x", "other/x", "out//x", "out/./x", "out/a\0b")
+
+
+@pytest.mark.parametrize("name", [*ODD, "out/" + "a" * 300, "out/" + "a/" * 20 + "x"])
 def test_names_lead_nowhere_else(tmp_path: Path, name: str) -> None:
     with pytest.raises(StorlabError, match="sent a file that nobody asked for"):
         received(line(file=name, size=1, time=0) + b"x", tmp_path / "here")
@@ -83,9 +73,7 @@ def test_names_lead_nowhere_else(tmp_path: Path, name: str) -> None:
         (line(refused="no"), Absent),
     ],
 )
-def test_what_is_no_stream_is_refused_and_leaves_no_half_file(
-    tmp_path: Path, sent: bytes, error: type[Exception]
-) -> None:
+def test_what_is_no_stream_is_refused_and_leaves_no_file(tmp_path: Path, sent: bytes, error: type[Exception]) -> None:
     with pytest.raises(error):
         received(sent, tmp_path / "here")
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
@@ -107,10 +95,8 @@ def test_no_text_from_there_gives_orders_to_a_terminal(capsys: pytest.CaptureFix
 
 def test_the_part_that_runs_there_loads_nothing_but_pythons_own() -> None:
     """So it starts at once, and says what is missing where something is."""
-    program = (
-        "import sys; import storlab.remote.there.__main__\n"
-        "print(sorted({m.partition('.')[0] for m in sys.modules} - set(sys.stdlib_module_names) - {'__main__'}))"
-    )
+    program = "import sys; import storlab.remote.there.__main__\n"
+    program += "print(sorted({m.partition('.')[0] for m in sys.modules} - set(sys.stdlib_module_names) - {'__main__'}))"
     source = Path(__file__).parents[2] / "src"
     argv = [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(source)!r})\n{program}"]
     assert subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip() == "['storlab']"
@@ -122,8 +108,7 @@ def known(job: str, *, alive: bool = False, fetched: bool = False, name: str = "
 
 def test_attach_finds_what_is_meant(tmp_path: Path) -> None:
     jobs = [known("1", fetched=True), known("2", name="runs/b", fetched=True), known("3", name="runs/b", alive=True)]
-    assert choose("lab1", jobs, None).job == "3"
-    assert choose("lab1", jobs, Path("runs/a")).job == "1"
+    assert choose("lab1", jobs, None).job == "3" and choose("lab1", jobs, Path("runs/a")).job == "1"
     with pytest.raises(UserError, match="lab1: nothing runs there, and all is fetched"):
         choose("lab1", jobs[:2], None)
     with pytest.raises(UserError, match="lab1: no run there belongs to runs/c"):
@@ -173,11 +158,21 @@ class Written:
         return [f"--{self.name.rstrip('_')}"]
 
 
+def given(folder: Path, study: str, sets: list[str]) -> list[tuple[object, object]]:
+    (folder / "study.toml").write_text(study)
+    (folder / "lab.toml").write_text(LAB)
+    words = [(Written("study", "argument"), str(folder / "study.toml")), (Written("set_"), sets)]
+    return [*words, (Written("lab"), folder / "lab.toml")]
+
+
+ON_ITS_DISK = ["--set=disk=/dev/nvme1n1", "--set=wipe=/dev/nvme1n1"]
+
+
 @pytest.mark.parametrize(
     ("host", "text", "sets", "settings"),
     [
-        ("lab1", STUDY, ["disk=@lab"], ["--set=disk=/dev/nvme1n1", "--set=wipe=/dev/nvme1n1"]),
-        ("lab1", f'disk = "@lab"\n{STUDY}', [], ["--set=disk=/dev/nvme1n1", "--set=wipe=/dev/nvme1n1"]),
+        ("lab1", STUDY, ["disk=@lab"], ON_ITS_DISK),
+        ("lab1", f'disk = "@lab"\n{STUDY}', [], ON_ITS_DISK),
         ("lab1", STUDY, [], []),
         ("lab2", STUDY, [], ["--set=scratch=/media/large"]),
         ("lab2", STUDY, ["scratch=/tmp"], []),
@@ -187,21 +182,14 @@ class Written:
 def test_the_disk_and_the_scratch_folder_of_a_machine_are_those_that_the_lab_names(
     host: str, text: str, sets: list[str], settings: list[str], tmp_path: Path
 ) -> None:
-    (tmp_path / "study.toml").write_text(text)
-    (tmp_path / "lab.toml").write_text(LAB)
-    given: list[tuple[object, object]] = [(Written("study", "argument"), str(tmp_path / "study.toml"))]
-    given += [(Written("set_"), sets), (Written("lab"), tmp_path / "lab.toml"), (Written("out"), tmp_path / "out")]
-    words = journey("run", given, host).words
+    words = journey("run", [*given(tmp_path, text, sets), (Written("out"), tmp_path / "out")], host).words
     assert words[-2:] == ["--", "given/study.toml"] and not any("lab.toml" in word for word in words)
     assert words[1:-2] == [*(f"--set={each}" for each in sets), "--out=out", *settings]
 
 
 def test_a_machine_whose_disk_the_lab_does_not_name_is_refused_before_anything_goes_there(tmp_path: Path) -> None:
-    (tmp_path / "study.toml").write_text(STUDY)
-    (tmp_path / "lab.toml").write_text(LAB)
-    given: list[tuple[object, object]] = [(Written("study", "argument"), str(tmp_path / "study.toml"))]
-    given += [(Written("set_"), ["disk=@lab"]), (Written("lab"), tmp_path / "lab.toml")]
+    words = given(tmp_path, STUDY, ["disk=@lab"])
     with pytest.raises(UserError, match=r"lab\.toml: the lab names no disk for lab2"):
-        journey("run", given, "lab2")
+        journey("run", words, "lab2")
     with pytest.raises(UserError, match="which lab"):
-        journey("run", given[:2], "lab1")
+        journey("run", words[:2], "lab1")

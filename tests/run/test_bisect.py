@@ -88,20 +88,17 @@ def test_ends_that_do_not_fit_are_named(repository: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--good", "v1", "--bad", "none"), "none is not a commit"),
-        (("--good", "main", "--bad", "v1"), "--good main is not an ancestor of --bad v1"),
-        (("--good", "v1", "--bad", "v1"), "are the same commit"),
-        (("--good", "v1"), "--good, --bad and --check are needed"),
-        (("--good", "b", "--bad", "a", "--candidates", "a,b"), "write them in order"),
-        (("--good", "a", "--bad", "c", "--candidates", "a,b"), "--bad c: it is to be one of --candidates, once"),
+        (["--good", "v1", "--bad", "none"], "none is not a commit"),
+        (["--good", "main", "--bad", "v1"], "--good main is not an ancestor of --bad v1"),
+        (["--good", "v1", "--bad", "v1"], "are the same commit"),
+        (["--good", "v1"], "--good, --bad and --check are needed"),
+        (["--good", "b", "--bad", "a", "--candidates", "a,b"], "write them in order"),
+        (["--good", "a", "--bad", "c", "--candidates", "a,b"], "--bad c: it is to be one of --candidates, once"),
     ],
 )
-def test_what_can_not_be_bisected_is_refused(
-    words: tuple[str, ...], said: str, repository: Path, tmp_path: Path
-) -> None:
-    ended = call(
-        "suite", "bisect", *words, "--check", "true", "--repo", str(repository), "--out", str(tmp_path / "out")
-    )
+def test_what_can_not_be_bisected_is_refused(words: list[str], said: str, repository: Path, tmp_path: Path) -> None:
+    where = ("--repo", str(repository), "--out", str(tmp_path / "out"))
+    ended = call("suite", "bisect", *words, "--check", "true", *where)
     assert ended.status == 2 and said in ended.message, ended.message
     assert not (tmp_path / "out").exists()
 
@@ -141,10 +138,8 @@ def test_a_check_that_can_not_be_run_says_nothing_and_only_its_owner_works_on_it
 
 def test_a_signal_that_ends_it_ends_the_check_too_and_it_says_how_to_go_on(tmp_path: Path) -> None:
     """SIGTERM, as SIGHUP may be ignored where this is run, and is then left so."""
-    lab = Laboratory(tmp_path)
-    process = lab.start(
-        "suite", "bisect", *CANDIDATES, tmp_path / "out", "--check", f"sh -c 'touch {tmp_path}/begun; sleep 61.38'"
-    )
+    check = f"sh -c 'touch {tmp_path}/begun; sleep 61.38'"
+    process = Laboratory(tmp_path).start("suite", "bisect", *CANDIDATES, tmp_path / "out", "--check", check)
     wait_for(process, (tmp_path / "begun").exists)
     process.send_signal(signal.SIGTERM)
     said = end_of(process)
@@ -174,9 +169,7 @@ def test_a_check_by_storlab_is_known_as_one(command: tuple[str, ...], program: s
 
 
 @pytest.mark.needs("guests")
-def test_the_commit_is_found_by_runs_of_a_suite_in_guests_unless_all_tests_are_skipped(
-    lab: Laboratory, tmp_path: Path
-) -> None:
+def test_the_commit_is_found_by_runs_of_a_suite_unless_all_tests_are_skipped(lab: Laboratory, tmp_path: Path) -> None:
     folder = tmp_path / "repository"
     (folder / "tests").mkdir(parents=True)
     git(folder, "init", "-q", "-b", "main")

@@ -16,7 +16,7 @@ from laboratory import Laboratory, processes_with, wait_until
 from laboratory.block import small_ext4_blocks
 from laboratory.devices import sh, tmpfs
 from laboratory.samples import sample
-from laboratory.studies import LOOPS, directory
+from laboratory.studies import LOOPS, ON_LOOP, directory
 from storlab.base.errors import StorlabError, UserError
 from storlab.findings import Stopped
 from storlab.run.limits import Extent
@@ -24,14 +24,12 @@ from storlab.run.observer import Observer
 
 
 def failed(lab: Laboratory) -> str:
-    """Why the only trial failed."""
     (record,) = lab.records()
     assert (record.status, lab.leftovers()) == ("failed", [])
     return record.reason or ""
 
 
 def study(stack: str, fio: str, rest: str = "", rounds: int = 1) -> str:
-    """Of one load on this stack."""
     return sample(__file__, "cases/one-load.toml", stack=stack, rounds=rounds, fio=fio, rest=rest)
 
 
@@ -49,8 +47,7 @@ def test_a_load_that_fails_in_one_cell_is_told_in_its_own_words_and_the_others_g
 
 
 def test_exit_status_3_says_that_some_trials_failed(lab: Laboratory) -> None:
-    result = lab.run(directory('command = { argv = ["sh", "-c", "echo first; echo broken >&2; exit 7"] }'))
-    assert result.status == 3, str(result)
+    lab.run(directory('command = { argv = ["sh", "-c", "echo first; echo broken >&2; exit 7"] }')).with_status(3)
     reason = failed(lab)
     assert "status 7" in reason and "broken" in reason
     assert (lab.out / "trials" / "0001" / "host" / "load" / "stdout").read_text() == "first\n"
@@ -121,8 +118,7 @@ def test_an_agent_that_is_killed_fails_its_trial_and_the_run_goes_on(lab: Labora
         lab.execute(directory(f"command = {{ argv = ['sh', '-c', '{escape}'] }}", rest=times))
     records = {record.levels["time"]: record for record in lab.records()}
     lost = records["3600"]
-    assert (records["0.1"].status, lost.status) == ("done", "failed")
-    assert lost.lost_after is not None
+    assert (records["0.1"].status, lost.status) == ("done", "failed") and lost.lost_after is not None
     assert lost.reason == f"node host: the stream to its agent closed ({lost.lost_after:.1f} s into the load)"
     assert not any(record.warnings for record in records.values())
 
@@ -135,8 +131,7 @@ def test_an_agent_that_is_killed_while_something_is_mounted_leaves_nothing_behin
     with agent_killed(lab, then=first.unlink):
         lab.execute(LOOPS.replace(LOOPS[LOOPS.index("fio =") :], load).replace('"bandwidth"', '"elapsed"'))
     statuses = [record.status for record in lab.records()]
-    assert (statuses[0], statuses[-1]) == ("failed", "done")
-    assert set(statuses) == {"done", "failed"}
+    assert (statuses[0], statuses[-1]) == ("failed", "done") and set(statuses) == {"done", "failed"}
     assert not any(record.warnings for record in lab.records())
 
 
@@ -156,8 +151,7 @@ def test_a_full_file_system_under_test_is_named_as_such_and_a_full_host_beneath_
     sparse = '{ layer = "file", size = "64M", overcommit = true }, { layer = "loop", direct_io = false }'
     with tmpfs(lab.scratch, "8M"):
         lab.execute(study(sparse, 'bs = "64k", direct = 1, size = "60M"'))
-        assert f"the file system of {lab.scratch}" in failed(lab)
-        assert failed(lab).endswith("is full)")
+        assert f"the file system of {lab.scratch}" in failed(lab) and failed(lab).endswith("is full)")
 
 
 @pytest.mark.needs("root")
@@ -171,8 +165,7 @@ def test_a_full_run_folder_stops_the_run_with_a_message_and_resume_goes_on_once_
         assert "`storlab resume`" in result.stderr
         assert not any("storlab-" in path.name for path in lab.scratch.iterdir()), "all the same, all is torn down"
         sh("mount", "-o", "remount,size=32M", str(small))
-        result = lab.storlab("resume", out, "--quiet")
-        assert result.status == 0, str(result)
+        result = lab.storlab("resume", out, "--quiet").with_status(0)
         shutil.copytree(out, lab.out)
     assert [record.trial for record in lab.records()] == list(range(1, 9))
     assert {record.status for record in lab.records()} == {"done"}
@@ -238,12 +231,9 @@ def test_a_run_is_not_resumed_where_what_it_has_measured_is_not_supported_any_mo
 @pytest.mark.needs("root")
 def test_what_was_mounted_before_and_can_not_be_now_has_failed_and_is_not_unsupported(lab: Laboratory) -> None:
     break_it = "dd if=/dev/zero of=$(df --output=source {target} | tail -n 1) bs=1M count=1 conv=notrunc,fsync"
-    stack = """[
-  { layer = "file", size = "32M", keep = "run" }, { layer = "loop", keep = "run" },
-  { layer = "mkfs", type = "ext4", keep = "run" }, { layer = "mount", options = "ro" },
-]"""
-    text = directory(f'command = {{ argv = ["sh", "-c", "{break_it}"] }}', rounds=3, rest="[nodes.host]")
-    lab.execute(text.replace('[{ layer = "directory" }]', stack), unconfined=True)
+    kept, mount = ON_LOOP.replace(" }", ', keep = "run" }').rsplit(", {", 1)[0], '{ layer = "mount", options = "ro" }'
+    load = f'command = {{ argv = ["sh", "-c", "{break_it}"] }}'
+    lab.execute(directory(load, rounds=3, rest="[nodes.host]", stack=f"[{kept}, {mount}]"), unconfined=True)
     assert [record.status for record in lab.records()] == ["done", "failed", "done"], [r.reason for r in lab.records()]
     assert "mount" in (lab.records()[1].reason or "")
 
@@ -284,13 +274,12 @@ class Removing(Observer):
     ("what", "where"),
     [(".", "it was removed"), ("manifest.json", "it was removed"), ("trials", "some of it was removed")],
 )
-def test_a_folder_that_is_removed_while_the_run_writes_is_named_and_not_made_again(
+def test_a_folder_that_is_removed_while_the_run_writes_is_not_made_again(
     lab: Laboratory, what: str, where: str
 ) -> None:
     """`rm -r` takes the manifest before the folder itself; the study and its folder are not at fault."""
     with pytest.raises(StorlabError, match=f"{lab.out} is not .* any more: {where} while the run wrote") as raised:
         lab.execute(directory('command = { argv = ["true"] }', rounds=3), Removing(lab, what))
     assert not isinstance(raised.value, UserError), "whose status is 2"
-    assert lab.leftovers() == []
-    assert lab.out.exists() == (what != ".")
+    assert lab.leftovers() == [] and lab.out.exists() == (what != ".")
     assert not (lab.out / "trials").exists() or what == "manifest.json"

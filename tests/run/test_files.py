@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import re
 import signal
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ import polars as pl
 import pytest
 
 from laboratory import Laboratory, ended, kill, wait_for
+from laboratory.devices import sh
 from laboratory.guests import EXT4, guests
 from laboratory.samples import sample
 from laboratory.studies import ON_LOOP, directory
@@ -37,8 +37,7 @@ def metrics(lab: Laboratory, source: str = "load") -> dict[str, float]:
 
 def test_a_storm_in_a_directory_has_rates_and_latencies_and_leaves_nothing(lab: Laboratory) -> None:
     storm = 'files = { files = 1000, size = { min = "1k", max = "8k" }, workers = 2, fsync = "file", order = "random" }'
-    result = lab.run(directory(storm).replace('primary = "elapsed"', 'primary = "create.rate"'))
-    assert result.status == 0, str(result)
+    result = lab.run(directory(storm).replace('primary = "elapsed"', 'primary = "create.rate"')).with_status(0)
     assert "create.rate: load" in result.stdout
     found = metrics(lab)
     for phase in ("create", "read", "stat", "delete"):
@@ -46,8 +45,7 @@ def test_a_storm_in_a_directory_has_rates_and_latencies_and_leaves_nothing(lab: 
         assert found[f"{phase}.rate"] == pytest.approx(1000 / found[f"{phase}.time"])
         assert 0 < found[f"{phase}.latency.p50"] <= found[f"{phase}.latency.p99.9"]
         assert found[f"{phase}.latency.p99.9"] <= found[f"{phase}.latency.max"] * 1.01
-    assert found["sync.ios"] == 1000
-    assert 4.4e6 < found["write.bytes"] < 4.8e6
+    assert found["sync.ios"] == 1000 and 4.4e6 < found["write.bytes"] < 4.8e6
     assert found["read.bytes"] == found["write.bytes"]
     series = derive(lab.run_folder).frame("series").filter(pl.col("source") == "load")
     phases = ("mkdir", "create", "read", "stat", "delete", "rmdir")  # of those that took long enough for a slot
@@ -57,28 +55,21 @@ def test_a_storm_in_a_directory_has_rates_and_latencies_and_leaves_nothing(lab: 
 def test_without_create_the_files_are_made_before(lab: Laboratory) -> None:
     lab.succeed(directory('files = { files = 300, workers = 3, phases = ["read"], order = "random" }'))
     found = metrics(lab)
-    assert found["read.files"] == 300
-    assert "create.rate" not in found
+    assert found["read.files"] == 300 and "create.rate" not in found
 
 
 def test_the_same_round_has_the_same_files_in_every_cell(lab: Laboratory) -> None:
-    study = directory(
-        'files = { files = 100, size = { median = "4k", sigma = 2.0 }, workers = "{workers}" }',
-        rounds=2,
-        rest="[factors]\nworkers = [1, 3]",
-    )
-    lab.execute(study)
+    load = 'files = { files = 100, size = { median = "4k", sigma = 2.0 }, workers = "{workers}" }'
+    lab.execute(directory(load, rounds=2, rest="[factors]\nworkers = [1, 3]"))
     found = derive(lab.run_folder).frame("metrics").filter(pl.col("metric") == "write.bytes", pl.col("node").is_null())
     by_round = found.group_by("round").agg(pl.col("value").n_unique())
-    assert by_round["value"].to_list() == [1, 1]
-    assert found["value"].n_unique() == 2
+    assert by_round["value"].to_list() == [1, 1] and found["value"].n_unique() == 2
 
 
 def test_a_warm_up_is_left_out_and_that_is_said(lab: Laboratory) -> None:
     lab.execute(directory("files = { files = 20 }", trial='warm_up = "1s"'))
-    assert said(derive(lab.run_folder).warnings()) == (
-        "load on host: warm_up is left out: files are made once, and all are measured",
-    )
+    (warning,) = said(derive(lab.run_folder).warnings())
+    assert warning == "load on host: warm_up is left out: files are made once, and all are measured"
 
 
 @pytest.mark.needs("root")
@@ -88,6 +79,7 @@ def test_what_reaches_the_disk_is_counted_for_each_byte_of_the_files(lab: Labora
     assert 1.0 < metrics(lab, "storage")["write.amplification"] < 5.0
 
 
+BONNIE = r"node host: target full: bonnie\+\+"
 FULL = r"node host: files: create: .*/storm-load/w.*\(ENOSPC\)"
 MANY_FILES = "files = 50000, size = 0, workers = 2, directories = { depth = 0 }"
 with_bonnie = pytest.mark.needs("bonnie++")
@@ -100,17 +92,11 @@ with_bonnie = pytest.mark.needs("bonnie++")
         ('files = { files = 60, size = "1M", workers = 2 }', FULL, "the files take up 60M, but only"),
         ('files = { files = 60, size = "1M", phases = ["read"] }', r".*files: create: .*\(ENOSPC\)", ""),
         (f"files = {{ {MANY_FILES} }}", FULL, "inodes are free: they may not fit"),
-        pytest.param(
-            'bonnie = { size = "60M", fast = true }', r"node host: target full: bonnie\+\+ writes 60M, and", "",
-            marks=with_bonnie,
-        ),
-        pytest.param(
-            "bonnie = { size = 0, files = 20 }", r"node host: target full: bonnie\+\+ creates 20480 files, and", "",
-            marks=with_bonnie,
-        ),
+        pytest.param('bonnie = { size = "60M", fast = true }', rf"{BONNIE} writes 60M, and", "", marks=with_bonnie),
+        pytest.param("bonnie = { size = 0, files = 20 }", rf"{BONNIE} creates 20480 files, and", "", marks=with_bonnie),
     ],
     ids=["space", "before the load", "inodes", "space for bonnie", "files of bonnie"],
-)  # fmt: skip
+)
 def test_a_full_file_system_fails_the_trial_and_is_named(load: str, reason: str, note: str, lab: Laboratory) -> None:
     assert lab.execute(mounted(load)).ending == "failures"
     (record,) = lab.records()
@@ -135,10 +121,7 @@ def storms(lab: Laboratory) -> list[Path]:
 
 
 def test_a_storm_needs_no_more_memory_for_more_files(lab: Laboratory) -> None:
-    kind = subprocess.run(
-        ["stat", "--file-system", "--format=%T", "/dev/shm"], capture_output=True, text=True, check=False
-    )
-    if kind.stdout.strip() != "tmpfs":
+    if sh("stat", "--file-system", "--format=%T", "/dev/shm").strip() != "tmpfs":
         pytest.skip("there is no tmpfs at /dev/shm, and disks take too long for so many files")
     study = directory('files = { files = "{files}", size = 0, phases = ["create", "delete"], end_sync = false }')
     study = study.replace('"directory"', '"directory", path = "/dev/shm"')
@@ -157,8 +140,7 @@ def test_storms_and_bonnie_run_in_guests_and_storms_there_are_fair_or_not(lab: L
     study = study.replace("trial = {", 'trial = { workloads = ["{load}"],')
     lab.succeed(f'compare = []\n{study}[factors]\nload = ["load", "bonnie"]\n', trials=2)
     found = metrics(lab)
-    assert found["create.files"] == 400
-    assert 0.5 <= found["create.rate.fairness"] <= 1
+    assert found["create.files"] == 400 and 0.5 <= found["create.rate.fairness"] <= 1
     assert 0 < metrics(lab, "bonnie")["write.block.latency.max"] < 60
 
 
@@ -237,10 +219,7 @@ def test_a_directory_is_verified_after_its_load_and_the_results_are_the_runs(lab
     assert (record.status, record.loads) == ("done", {"load": ["host"], "verify": ["host"]})
     assert outcomes(lab) == {(1, "flock"): ("pass", ""), (1, "fsync"): ("pass", "")}
     metrics = derive(lab.run_folder).frame("metrics").filter(source="verify")
-    assert dict(metrics.select("metric", "value").iter_rows()) == {
-        "posix.passed": 2.0,
-        "posix.failed": 0.0,
-        "posix.unsupported": 0.0,
-    }
+    counts = {"posix.passed": 2.0, "posix.failed": 0.0, "posix.unsupported": 0.0}
+    assert dict(metrics.select("metric", "value").iter_rows()) == counts
     report = lab.storlab("report", lab.run_folder.path).stdout
     assert "Conformance" in report and "2 other checks" in report, report

@@ -15,14 +15,15 @@ from storlab.base.errors import StudyError
 from storlab.study.study import load_study
 from storlab.workloads.limits import _took
 
-WRITER = "fio = { rw = 'randwrite', bs = '4k', direct = 1, size = '512k' }\nlimits = '{limit}'"
+# Ten a second leave an emulated guest beside other load 100 ms for each, so that it can keep up with its limit.
+WRITER = "fio = { rw = 'randwrite', bs = '4k', direct = 1, size = '160k' }\nlimits = '{limit}'"
 LIMITS = """
 [nodes.vm]
 kind = "vm"
 memory = "256M"
 [factors.limit]
 none = {}
-slow = { io_max = { wiops = 50 }, memory_max = "64M", memory_high = "48M", cpu_max = 0.9, cpuset = "0" }
+slow = { io_max = { wiops = 10 }, memory_max = "64M", memory_high = "48M", cpu_max = 0.9, cpuset = "0" }
 weight = { io_weight = 50 }
 latency = { io_latency = "5ms" }
 """
@@ -33,11 +34,10 @@ def test_a_limited_load_keeps_to_its_limit_and_what_would_do_nothing_is_refused(
     stack = '[{ layer = "file", size = "16M" }, { layer = "virtio-blk", queue = { scheduler = "mq-deadline" } }]'
     lab.execute(directory(WRITER, rest=LIMITS, stack=stack))
     ended = {str(record.levels["limit"]): record for record in lab.records()}
-    assert {name: record.status for name, record in ended.items()} == {
-        "none": "done", "slow": "done", "weight": "unsupported", "latency": "unsupported",
-    }  # fmt: skip
+    statuses = {"none": "done", "slow": "done", "weight": "unsupported", "latency": "unsupported"}
+    assert {name: record.status for name, record in ended.items()} == statuses
     (found,) = [each for each in ended["slow"].facts["vm"] if each["layer"] == "limits"]
-    assert found["io.max"].endswith("rbps=max wbps=max riops=max wiops=50") and found["load"] == "load"
+    assert found["io.max"].endswith("rbps=max wbps=max riops=max wiops=10") and found["load"] == "load"
     plain = {"memory.max": "67108864", "memory.high": "50331648", "cpu.max": "90000 100000", "cpuset.cpus": "0"}
     assert found.items() >= plain.items()
     assert "would do nothing: the disk's scheduler is mq-deadline" in str(ended["weight"].reason)
@@ -45,7 +45,7 @@ def test_a_limited_load_keeps_to_its_limit_and_what_would_do_nothing_is_refused(
     rows = lab.run_folder.metrics.filter(pl.col("node").is_null(), source="load", metric="write.iops")
     rates = dict(rows.select("trial", "value").iter_rows())
     slow, free = rates[ended["slow"].trial], rates[ended["none"].trial]
-    assert 45 < slow < 55 and free > 2 * slow
+    assert 9 < slow < 11 and free > 2 * slow
 
 
 @pytest.mark.needs("root")

@@ -18,6 +18,7 @@ import storlab
 from laboratory import Laboratory
 from laboratory.guests import guests
 from laboratory.samples import sample
+from laboratory.studies import parsed
 from storlab.analysis.foresight import ASSUMED
 from storlab.base.errors import RecordsError, StudyError
 from storlab.records.manifest import Aim, Horizon
@@ -29,7 +30,7 @@ from storlab.run.planning.estimates import ASSUMED_RATE, Speed, speed_of, typica
 from storlab.run.planning.horizon import aiming_at, horizon_of, within_budget
 from storlab.run.planning.metrics import foreseen, narrowed, refuse_unknown_metrics
 from storlab.run.planning.order import PlannedTrial, round_order, start_time
-from storlab.study.study import Study, load_study, parse_study, preset_studies, shipped_studies
+from storlab.study.study import Study, load_study, preset_studies, shipped_studies
 from storlab.workloads.base import Work
 from study.program import call
 
@@ -73,12 +74,8 @@ def test_nothing_is_asked_about_what_a_load_does_not_do() -> None:
     asked = {(item.question.metric, item.question.within["load"]) for item in planned}
     assert {name for name, load in asked if load == "mbox"} == {"write.iops", "write.amplification"}
     assert not any(item.problem for item in planned)
-    ways = parse_study(WAYS.encode(), "ways.toml", lambda name: "")
-    of_ways = [(item.question.metric, item.question.within.get("rw")) for item in foreseen(ways, {})]
-    assert set(of_ways) == {
-        ("read.iops", "read"), ("read.iops", "rw"), ("read.iops", None),
-        ("write.iops", "write"), ("write.iops", "rw"), ("write.iops", None),
-    }  # fmt: skip
+    of_ways = {(item.question.metric, item.question.within.get("rw")) for item in foreseen(parsed(WAYS), {})}
+    assert of_ways == {(f"{way}.iops", rw) for way in ("read", "write") for rw in (way, "rw", None)}
 
 
 @pytest.mark.parametrize(
@@ -92,10 +89,8 @@ def test_what_only_leaves_out_is_neither_refused_nor_asked_for_and_a_misspelling
     refuse_unknown_metrics(study)
     found = narrowed(study)
     assert found.notes == (f"no level that --only leaves yields {left_out}: nothing is asked about it",)
-    assert [each for spec in design_of(found).planned() for each in spec.metrics or ()] == [
-        *asked,
-        "write.amplification",
-    ]
+    metrics = [each for spec in design_of(found).planned() for each in spec.metrics or ()]
+    assert metrics == [*asked, "write.amplification"]
     assert narrowed(study.whole() or study).notes == ()
     misspelt = load_study(preset_studies()["mail"], ["compare.1.metrics=['write.ipos']"], [f"load={load}"])
     with pytest.raises(StudyError, match=r"unknown metric 'write\.ipos'"):
@@ -106,8 +101,7 @@ DEPTHS, MODES, SIZES = "iodepth = [1, 2, 4, 8]\n", 'mode = ["randread", "randwri
 
 
 def swept(factors: str = DEPTHS + MODES + SIZES, compare: str = "", only: tuple[str, ...] = ()) -> Study:
-    text = sample(__file__, "cases/sweep.toml", factors=factors, compare=compare)
-    return parse_study(text.encode(), "s.toml", lambda _: "", only=only)
+    return parsed(sample(__file__, "cases/sweep.toml", factors=factors, compare=compare), only=only)
 
 
 def one_by_one(study: Study) -> list[tuple[str, dict[str, str], bool]]:
@@ -131,7 +125,7 @@ def test_a_study_compares_its_first_factor_over_all_points_of_a_sweep_unless_com
 def test_a_study_with_nothing_but_sweeps_stops_by_the_intervals_of_its_points() -> None:
     alone = DEPTHS + 'mode = [4096, 8192, 16384]\nbs = ["4k", "64k", "1M"]\n'
     text = sample(__file__, "cases/sweep.toml", factors=alone, compare="").replace('"{mode}"', '"read"')
-    made = parse_study(text.encode(), "s", lambda _: "")
+    made = parsed(text)
     assert one_by_one(made) == []
     rule = rule_of(made, (5, 30))
     assert (rule.until, rule.precision) == ("points", 0.10)
@@ -144,12 +138,6 @@ NOISE = MachineNoise(
     machine="m", measured="2026-11-24T05:00:00+00:00", study="", title=BUILT_IN_TITLE, metric="bandwidth", seconds=1.0,
     overhead=0.5, values=(40_960_000.0, 4_096_000.0, 8_192_000.0),
 )  # fmt: skip
-
-
-def work_of(folder: Path, load: str) -> Work | None:
-    path = folder / "study.toml"
-    path.write_text(f'title = "A"\nstack = [{{ layer = "directory" }}]\n[workload.w]\n{load}\n')
-    return load_study(path).cells[0].loads[0].workload.work()
 
 
 @pytest.mark.parametrize(
@@ -167,8 +155,9 @@ def work_of(folder: Path, load: str) -> Work | None:
         ('command = { argv = ["make"] }', None),
     ],
 )
-def test_a_load_without_a_time_says_how_much_it_does(tmp_path: Path, load: str, work: Work | None) -> None:
-    assert work_of(tmp_path, load) == work
+def test_a_load_without_a_time_says_how_much_it_does(load: str, work: Work | None) -> None:
+    study = parsed(f'title = "A"\nstack = [{{ layer = "directory" }}]\n[workload.w]\n{load}\n')
+    assert study.cells[0].loads[0].workload.work() == work
 
 
 def test_an_amount_takes_as_long_as_its_bytes_and_its_waits_at_the_rate_of_storlab_noise_by_its_own_study() -> None:
@@ -192,10 +181,8 @@ def test_a_plan_says_what_its_time_rests_on_and_takes_it_from_the_last_run_where
         assert text is not None, shown
         return text[1].rstrip()
 
-    assert (
-        "load by the amount of work at 1,000 operations/s that wait for storage and 200 MiB/s, which is assumed"
-        in line("Time")
-    )
+    rate = "1,000 operations/s that wait for storage and 200 MiB/s, which is assumed"
+    assert f"load by the amount of work at {rate}" in line("Time")
     assert re.fullmatch(rf"2M of \d+G free in {lab.scratch}, for files of the loads", line("Disk space"))
     assert lab.storlab("run", study, "--quiet", cwd=lab.folder).status == 0
     assert "if trials take as long as in its last run, runs/study-" in line("Time")
@@ -236,8 +223,7 @@ def test_a_size_beyond_the_free_space_is_refused_where_it_stands(
     file = tmp_path / "study.toml"
     file.write_text(f'title = "t"\nstack = {stack}\n\n[workload.w]\nfio = {{ rw = "read", size = "{size}" }}\n')
     done = call("plan", str(file))
-    assert told in done.message
-    assert "Traceback" not in done.message
+    assert told in done.message and "Traceback" not in done.message
     assert done.status == (0 if line is None else 2)
     if line is not None:
         assert done.message.startswith(f"{file}: line {line}: ")
@@ -249,9 +235,7 @@ def test_a_kernel_that_is_none_is_refused_where_it_is_written(lab: Laboratory, s
     with pytest.raises(StudyError) as raised:
         lab.execute(guests("true", kernel=f'"{says.partition(" ")[0]}"'))
     (problem,) = raised.value.problems
-    assert problem.key == "nodes.vm.kernel"
-    assert problem.line is not None
-    assert says in problem.message
+    assert problem.key == "nodes.vm.kernel" and problem.line is not None and says in problem.message
     assert not lab.out.exists()
 
 
@@ -331,17 +315,6 @@ def test_every_order_that_keeps_groups_together_is_as_likely_as_any_other(sizes:
     assert stats.chisquare([found[order] for order in possible]).pvalue > 1e-4
 
 
-def test_exchanging_two_cells_that_are_compared_exchanges_them_alone() -> None:
-    """The law of orders, counted: as often with the two exchanged, the rest where it was."""
-    groups = {1: 1, 2: 1, 3: 1, 4: 2, 5: 2}
-    found = Counter(ordered(5, groups, seed) for seed in range(4000))
-    for a, b in combinations(groups, 2):
-        swap = {a: b, b: a}
-        exchanged = [tuple(swap.get(cell, cell) for cell in order) for order in found]
-        possible = all(order in found for order in exchanged)
-        assert possible == (groups[a] == groups[b])
-
-
 @pytest.mark.parametrize("blocks", [{}, {1: 1, 2: 1, 3: 1}, {1: 1, 3: 1, 2: 2, 4: 2}, {1: 1, 2: 1, 3: 1, 4: 2}])
 def test_of_two_cells_that_are_compared_each_goes_first_half_of_the_time(blocks: dict[int, int]) -> None:
     groups = {1: 1, 2: 1, 3: 2, 4: 2}
@@ -354,21 +327,18 @@ def test_of_two_cells_that_are_compared_each_goes_first_half_of_the_time(blocks:
 def test_what_evidence_aims_at_is_the_last_round_that_may_come_and_follows_a_budget_down_at_once() -> None:
     def horizon(text: str) -> Horizon | None:
         head = 'title = "Two builds"\nprimary = "took"\nstack = [{ layer = "directory" }]\nrepeat = { '
-        found = parse_study(f"{head}{text} }}\n{_COMPARED}".encode(), "study.toml", str)
+        found = parsed(f"{head}{text} }}\n{_COMPARED}")
         return horizon_of(found, (found.model.repeat.min, found.model.repeat.max))
 
     assert horizon("max = 12") == Horizon("B", 0.95, (Aim(0, 12),))
     assert horizon('max = 12, aim = "small differences"') == Horizon("A", 0.95, (Aim(0, 12),))
-    built = parse_study(
-        f'title = "A"\nprimary = "took"\nstack = [{{ layer = "directory" }}]\n{_COMPARED}'.encode(), "a", str
-    )
+    text = f'title = "A"\nprimary = "took"\nstack = [{{ layer = "directory" }}]\n{_COMPARED}'
+    built = parsed(text)
     assert horizon_of(built, (5, 10_000)) is None
-    assert horizon_of(built, (5, 10_000), Limits(minutes=5)) == Horizon("B", 0.95, (Aim(0, 30),)), (
-        "until a round is done"
-    )
+    begun = Horizon("B", 0.95, (Aim(0, 30),))
+    assert horizon_of(built, (5, 10_000), Limits(minutes=5)) == begun, "until a round is done"
     assert horizon('until = "steady"') is None and horizon("max = 10_000") is None
-    begun = horizon("max = 30")
-    assert begun == Horizon("B", 0.95, (Aim(0, 30),)) and aiming_at(begun, 30, 4) == aiming_at(begun, 4, 4) == begun
+    assert horizon("max = 30") == aiming_at(begun, 30, 4) == aiming_at(begun, 4, 4) == begun
     shorter = within_budget(begun, 5, 12)
     assert shorter == Horizon("B", 0.95, (Aim(0, 30), Aim(5, 17)))
     assert [within_budget(shorter, 10, left) for left in (0, 7, 8)] == [shorter] * 3, "nor is a little more worth it"

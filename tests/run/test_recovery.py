@@ -47,8 +47,7 @@ def test_what_is_locked_is_alive_and_what_is_not_is_removed(tmp_path: Path) -> N
     with RunFolder(folder).lock(MARK):
         assert remove_dead(folder, MARK) == "alive"
         assert (folder / "trials" / "0001").read_text() == "something"
-    assert remove_dead(folder, MARK) == "removed"
-    assert not folder.exists()
+    assert remove_dead(folder, MARK) == "removed" and not folder.exists()
     with pytest.raises(FileNotFoundError):
         remove_dead(folder, MARK)
 
@@ -57,22 +56,18 @@ def test_what_is_not_ours_is_left_alone(tmp_path: Path) -> None:
     folder = left(tmp_path / f"x-{MARK}")
     link = tmp_path / f"link-{MARK}"
     link.symlink_to(folder)
-    without = tmp_path / f"without a lock {MARK}"
-    without.mkdir()
-    (without / "mine").touch()
+    without, unmarked, locked_elsewhere = (tmp_path / f"{name}-{MARK}" for name in ("unlocked", "unmarked", "linked"))
+    for each in (without, unmarked, locked_elsewhere):
+        each.mkdir()
+    for each in (without, unmarked):
+        (each / "mine").touch()
     file = tmp_path / f"file-{MARK}"
     file.touch()
     unnamed = left(tmp_path / "x")
-    unmarked = tmp_path / f"without a mark {MARK}"
-    unmarked.mkdir()
-    (unmarked / "mine").touch()
     (unmarked / "lock").write_text("1234\n")
-    locked_elsewhere = tmp_path / f"lock is a link {MARK}"
-    locked_elsewhere.mkdir()
     (locked_elsewhere / "lock").symlink_to(folder / "lock")
     for path in (link, without, file, unnamed, unmarked):
-        assert remove_dead(path, MARK) == "foreign"
-        assert path.exists()
+        assert remove_dead(path, MARK) == "foreign" and path.exists()
     with pytest.raises(OSError, match="symbolic links"):
         remove_dead(locked_elsewhere, MARK)
     if os.geteuid() == 0:
@@ -104,10 +99,8 @@ def test_what_may_still_stand_keeps_its_journal(tmp_path: Path) -> None:
 def test_a_folder_is_remembered_until_it_is_gone() -> None:
     with temporary_folder("storlab-test-") as folder:
         (link,) = temporary.links()
-        assert link.readlink() == folder
-        assert remove_dead(folder, link.name) == "alive"
-    assert temporary.links() == [link]
-    assert remove_dead(folder, link.name) == "removed"
+        assert link.readlink() == folder and remove_dead(folder, link.name) == "alive"
+    assert temporary.links() == [link] and remove_dead(folder, link.name) == "removed"
     temporary.forget(link)
     with temporary_folder("storlab-test-") as folder:
         (folder / "lock").unlink()
@@ -130,12 +123,7 @@ def killed_while_measuring(lab: Laboratory) -> None:
     process = lab.start_run(STUDY)
     assert wait_until(lambda: process.poll() is not None or lab.sleeps(), 60)
     kill(process)
-    assert ended(process).status == -9
-    assert wait_until(lambda: not lab.processes(), 10.0)
-
-
-def mounts(lab: Laboratory) -> list[str]:
-    return [each.removeprefix("mount ") for each in lab._leftovers() if each.startswith("mount ")]
+    assert ended(process).status == -9 and wait_until(lambda: not lab.processes(), 10.0)
 
 
 def rewrite(lab: Laboratory, change: Callable[[dict[str, Any]], None]) -> None:
@@ -164,27 +152,24 @@ def test_what_another_machine_has_or_a_kind_unknown_here_stays_pending_and_is_re
     mark = {"STORLAB_RUN": lab.identity, "STORLAB_NODE": "host"}
     marked = subprocess.Popen(["sleep", "3600"], env={**os.environ, **mark})
     try:
-        cleaned = lab.storlab("clean", lab.out)
-        assert cleaned.status == 1, str(cleaned)
+        cleaned = lab.storlab("clean", lab.out).with_status(1)
         reported = cleaned.stdout.splitlines()
-        assert len(reported) == sum("registered" in line for line in lab.journal()) - sum(
-            "undone" in line for line in lab.journal()
+        journal = lab.journal()
+        assert len(reported) == sum("registered" in each for each in journal) - sum(
+            "undone" in each for each in journal
         )
         assert all("node host was on another machine than this is now" in line for line in reported)
         assert f"its machine id was {uuid.UUID(int=1).hex}" in reported[0]
         assert marked.poll() is None, "processes are ended on their own machine alone"
         assert set(lab._leftovers()) == stands | {f"process {marked.pid}"}
         resumed = lab.storlab("resume", lab.out)
-        assert resumed.status != 0
-        assert "another machine" in resumed.stderr
+        assert resumed.status != 0 and "another machine" in resumed.stderr
         (lab.out / "journal.jsonl").write_bytes(before)
         rewrite(lab, lambda node: node.update(kind="fleet", name="f1"))
-        cleaned = lab.storlab("clean", lab.out)
-        assert cleaned.status == 1
+        cleaned = lab.storlab("clean", lab.out).with_status(1)
         assert "node f1: nothing that is installed here knows its kind, fleet" in cleaned.stdout
         (lab.out / "journal.jsonl").write_bytes(before)
-        assert lab.storlab("clean", lab.out).status == 0
-        assert marked.wait(10) == -9
+        assert lab.storlab("clean", lab.out).status == 0 and marked.wait(10) == -9
     finally:
         marked.kill()
         marked.wait()
@@ -193,15 +178,13 @@ def test_what_another_machine_has_or_a_kind_unknown_here_stays_pending_and_is_re
 @pytest.mark.needs("root")
 def test_after_a_boot_only_what_outlives_one_is_undone(lab: Laboratory) -> None:
     killed_while_measuring(lab)
-    (mount,) = mounts(lab)
+    (mount,) = (each.removeprefix("mount ") for each in lab._leftovers() if each.startswith("mount "))
     device = sh("findmnt", "-no", "SOURCE", mount).strip()
     sh("umount", mount)
     rewrite(lab, other_boot)
     try:  # somebody's loop device now, as far as the journal can tell
-        cleaned = lab.storlab("clean", lab.out)
-        assert cleaned.status == 0, str(cleaned)
-        assert "loop.detach" not in cleaned.stdout
-        assert device in sh("losetup", device)
+        cleaned = lab.storlab("clean", lab.out).with_status(0)
+        assert "loop.detach" not in cleaned.stdout and device in sh("losetup", device)
     finally:
         sh("losetup", "--detach", device)
 
@@ -215,9 +198,7 @@ command = {{ argv = ["sh", "-c", "fsfreeze --freeze $0; exec touch $0/x", "{{tar
 
 
 @pytest.mark.needs("root")
-def test_what_hangs_in_the_kernel_is_left_by_name_until_clean_can_end_it(
-    lab: Laboratory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_hangs_in_the_kernel_is_left_until_clean_ends_it(lab: Laboratory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("storlab.nodes.process._REST", 1.0)
     monkeypatch.setattr("storlab.nodes.processes._PATIENCE", 1.0)
     monkeypatch.setattr("storlab.nodes.undo._BUSY_WAIT", 0.02)
@@ -233,5 +214,4 @@ def test_what_hangs_in_the_kernel_is_left_by_name_until_clean_can_end_it(
         for line in Path("/proc/self/mountinfo").read_text().splitlines():
             if str(lab.scratch) in line:
                 sh("fsfreeze", "--unfreeze", line.split()[4])
-    result = lab.storlab("clean", "--yes")
-    assert result.status == 0, str(result)
+    lab.storlab("clean", "--yes").with_status(0)

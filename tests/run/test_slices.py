@@ -6,6 +6,7 @@ import asyncio
 import random
 import re
 import signal
+from collections import Counter
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
@@ -25,10 +26,8 @@ from storlab.workloads.base import read_turns
 from storlab.workloads.fio.options import Job, Option
 from storlab.workloads.fio.sliced import unsliceable
 
-LOAD = (
-    'rw = "randwrite", bs = "4k", direct = 1, ioengine = "libaio", iodepth = 4, '
-    'size = "8M", runtime = "1s", time_based = true'
-)
+LOAD = 'rw = "randwrite", bs = "4k", direct = 1, ioengine = "libaio", iodepth = 4, size = "8M", runtime = "1s"'
+LOAD += ", time_based = true"
 
 
 def study(load: str = LOAD, slices: str = "0.1s", more: str = "") -> str:
@@ -38,21 +37,17 @@ def study(load: str = LOAD, slices: str = "0.1s", more: str = "") -> str:
 NOT_FIO = study().replace(f"fio = {{ {LOAD} }}", 'command = { argv = ["true"] }').replace("bandwidth", "elapsed")
 
 
-@given(
-    st.dictionaries(st.integers(1, 9), st.tuples(st.integers(0, 3), st.integers(1, 8)), min_size=1, max_size=6),
-    st.integers(),
-)
+TURNS = st.tuples(st.integers(0, 3), st.integers(1, 8))
+
+
+@given(st.dictionaries(st.integers(1, 9), TURNS, min_size=1, max_size=6), st.integers())
 def test_one_works_at_a_time_and_each_gets_all_its_turns(wanted: dict[int, tuple[int, int]], seed: int) -> None:
     slots = timetable(wanted, 0.25, 0.005, 100.0, random.Random(seed))
-    assert {cell: sum(slot.cell == cell for slot in slots) for cell in wanted} == {
-        cell: warm_up + measured for cell, (warm_up, measured) in wanted.items()
-    }
+    assert Counter(slot.cell for slot in slots) == {cell: sum(turns) for cell, turns in wanted.items()}
     assert all(before.end < after.begin for before, after in pairwise(slots))
     assert [slot.after for slot in slots] == [0, *(slot.cell for slot in slots[:-1])]
-    warm = sum(warm_up for warm_up, _ in wanted.values())
-    assert {cell: sum(slot.cell == cell for slot in slots[:warm]) for cell in wanted} == {
-        cell: warm_up for cell, (warm_up, _) in wanted.items()
-    }
+    warm = {cell: warm_up for cell, (warm_up, _) in wanted.items()}
+    assert Counter(slot.cell for slot in slots[: sum(warm.values())]) == Counter(warm)
 
 
 def test_the_order_of_turns_differs_from_cycle_to_cycle() -> None:
@@ -78,10 +73,8 @@ def test_cells_work_in_turn_and_what_they_did_is_measured_by_the_time_for_which_
         assert both < 0.3 * sum(end - begin for (begin, end), _ in every), "one at a time, as far as it can be held"
         assert len({(one[1], other[1]) for one, other in pairwise(every)}) > 3, "in changing orders"
     metrics = storlab.open_run(lab.out).metrics.filter(pl.col("job").is_null(), pl.col("node") == "host")
-    values = {
-        trial: dict(zip(rows["metric"], rows["value"], strict=True)) for (trial,), rows in metrics.group_by("trial")
-    }
-    for value in values.values():
+    for _, rows in metrics.group_by("trial"):
+        value = dict(zip(rows["metric"], rows["value"], strict=True))
         assert value["slices"] >= 7
         assert value["slices.left_out"] <= 4 * 10, "at most the queue's depth in each slice"
         assert value["write.bandwidth"] == pytest.approx(value["write.iops"] * 4096)
@@ -121,8 +114,7 @@ def test_a_run_that_is_killed_in_its_slices_goes_on_and_leaves_nothing(lab: Labo
     process.send_signal(signal.SIGKILL)
     process.wait()
     outcome = lab.go_on()
-    assert outcome.ending == "complete"
-    assert [record.status for record in lab.records()] == ["done"] * 6
+    assert outcome.ending == "complete" and [record.status for record in lab.records()] == ["done"] * 6
 
 
 def _fios(lab: Laboratory) -> int:

@@ -12,8 +12,9 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 import polars as pl
 import pytest
@@ -44,10 +45,8 @@ class Moment:
         if self.after == "line":
             wait_until(lambda: process.poll() is not None or len(lab.journal()) >= began + self.line)
         elif self.after == "end":
-            over = {"event": "end"}.items()
-            wait_until(
-                lambda: process.poll() is not None or any(over <= each.items() for each in lab.journal()[began:])
-            )
+            ends = ({each.get("event") for each in lab.journal()[began:]} for _ in count())
+            wait_until(lambda: process.poll() is not None or "end" in next(ends))
         until = time.monotonic() + self.delay
         wait_until(lambda: process.poll() is not None or time.monotonic() >= until)
 
@@ -81,16 +80,12 @@ def test_a_run_that_is_killed_again_and_again_ends_with_every_trial_once(lab: La
             check_complete(lab)
             shutil.rmtree(lab.out)  # and begin another
     print(f"STORLAB_TEST_SEED={SEED}, chain {chain}:", *killed, sep="\n  ")
-    result = ended(go_on(lab))
-    assert result.status == 0, str(result)
+    result = ended(go_on(lab)).with_status(0)
     check_complete(lab)
 
 
 def go_on(lab: Laboratory) -> subprocess.Popen[bytes]:
-    """Begin, or resume what was begun."""
-    if (lab.out / "manifest.json").exists():
-        return lab.start("resume", lab.out)
-    return lab.start_run(LOOPS)
+    return lab.start("resume", lab.out) if (lab.out / "manifest.json").exists() else lab.start_run(LOOPS)
 
 
 def check_complete(lab: Laboratory) -> None:
@@ -110,8 +105,7 @@ def check_complete(lab: Laboratory) -> None:
     again = derive(run)
     for name in ("trials", "metrics", "series", "histograms"):
         assert again.frame(name).equals(getattr(run, name)), name
-    assert run.manifest.finished is not None
-    assert lab.leftovers() == []
+    assert run.manifest.finished is not None and lab.leftovers() == []
 
 
 @pytest.mark.needs("root")
@@ -130,12 +124,10 @@ def test_clean_after_a_kill_takes_down_all_that_a_journal_names_and_nothing_else
     sh("mount", loop, str(decoys[0]))
     try:
         (decoys[0] / "file").write_text("mounted")
-        first = lab.storlab("clean", "--yes")
-        assert first.status == 0, str(first)
+        first = lab.storlab("clean", "--yes").with_status(0)
         for told in ("unmounted", "detached /dev/loop", f"removed {lab.scratch}/storlab-"):
             assert told in first.stdout
-        assert not standing.exists()
-        assert (decoys[0] / "file").read_text() == "mounted"
+        assert not standing.exists() and (decoys[0] / "file").read_text() == "mounted"
         assert (decoys[1] / "file").read_text() == "mine"
         assert loop in sh("losetup", "--list", "--noheadings", "--output", "NAME", "--associated", str(image))
     finally:
@@ -144,8 +136,7 @@ def test_clean_after_a_kill_takes_down_all_that_a_journal_names_and_nothing_else
     assert (decoys[0] / "file").read_text() == "mine"
     for decoy in decoys:
         shutil.rmtree(decoy)
-    assert lab.leftovers() == []
-    assert nothing_known(lab.storlab("clean", "--yes").stdout, lab.folder)
+    assert lab.leftovers() == [] and nothing_known(lab.storlab("clean", "--yes").stdout, lab.folder)
     again = lab.storlab("clean", lab.out)
     assert (again.status, again.stdout) == (0, f"{lab.out}: nothing is left to tear down\n")
     assert lab.storlab("resume", lab.out).status == 0
@@ -161,8 +152,7 @@ def test_clean_refuses_a_run_that_is_in_progress(lab: Laboratory) -> None:
     passed_over = lab.storlab("clean", "--yes")
     resumed = lab.storlab("resume", lab.out)
     process.send_signal(signal.SIGCONT)
-    assert ended(process).status == 0
-    assert refused.status == resumed.status == 2
+    assert ended(process).status == 0 and refused.status == resumed.status == 2
     assert f"is in use by process {process.pid}" in refused.stderr
     assert f"is in use by process {process.pid}" in passed_over.stdout
     check_complete(lab)
@@ -172,11 +162,9 @@ def test_what_is_killed_before_there_is_a_manifest_says_what_to_do_and_can_begin
     lab.out.mkdir()
     (lab.out / "lock").touch()
     (lab.out / ".manifest.json.new").write_bytes(b'{"half": ')
-    refused = lab.storlab("resume", lab.out)
-    assert refused.status == 2
+    refused = lab.storlab("resume", lab.out).with_status(2)
     assert f"start over with `storlab run STUDY --out {lab.out}`" in refused.stderr
-    study = 'stack = [{ layer = "directory" }]\n[repeat]\nmin = 1\nmax = 1\n[workload.w]\ncommand = { argv = ["true"] }'
-    assert lab.run(study).status == 0
+    assert lab.run(directory('command = { argv = ["true"] }')).status == 0
 
 
 def killed_while_measuring(lab: Laboratory) -> None:
@@ -196,9 +184,8 @@ ANYHOW = ("env", "--default-signal=HUP")
 HOUR = directory('command = { argv = ["sleep", "3600"] }', rounds=3)
 
 
-def started(lab: Laboratory, study: str) -> subprocess.Popen[bytes]:
-    """A run whose first trial is being measured."""
-    process = lab.start_run(study, "--quiet", wrapper=ANYHOW)
+def started(lab: Laboratory, study: str, wrapper: Sequence[str] = ANYHOW) -> subprocess.Popen[bytes]:
+    process = lab.start_run(study, "--quiet", wrapper=wrapper)
     wait_for(process, lab.sleeps)
     return process
 
@@ -206,12 +193,10 @@ def started(lab: Laboratory, study: str) -> subprocess.Popen[bytes]:
 def test_ctrl_c_once_finishes_the_trial_and_resume_goes_on(lab: Laboratory) -> None:
     process = started(lab, SLEEP)
     kill(process, signal.SIGINT)
-    result = ended(process)
-    assert result.status == 130, str(result)
+    result = ended(process).with_status(130)
     assert "the running trial is finished first" in result.stderr
     assert f"`storlab resume {lab.out}` resumes it" in result.stderr
-    assert [record.status for record in lab.records()] == ["done"]
-    assert lab.leftovers() == []
+    assert [record.status for record in lab.records()] == ["done"] and lab.leftovers() == []
     assert [record.trial for record in lab.go_on().tables.records] == [1, 2, 3]
 
 
@@ -222,11 +207,8 @@ def test_ctrl_c_twice_and_other_signals_stop_at_once_and_the_trial_is_run_again(
     signals = [(signal.SIGINT, signal.SIGINT), (signal.SIGTERM,), (signal.SIGHUP,)]
     for attempt, sent in enumerate(signals, start=1):
         interrupt(process, sent)
-        result = ended(process)
-        assert result.status == 130, str(result)
-        assert "Stopping at once" in result.stderr
-        assert lab.leftovers() == []
-        assert lab.records() == []
+        result = ended(process).with_status(130)
+        assert "Stopping at once" in result.stderr and lab.leftovers() == [] and lab.records() == []
         assert lab.run_folder.manifest.finished is None
         if sent != signals[-1]:
             process = lab.start("resume", lab.out, "--quiet", wrapper=ANYHOW)
@@ -239,11 +221,9 @@ def test_ctrl_c_twice_and_other_signals_stop_at_once_and_the_trial_is_run_again(
 
 
 def test_what_nohup_starts_outlives_its_terminal(lab: Laboratory) -> None:
-    process = lab.start_run(SLEEP, "--quiet", wrapper=["nohup"])
-    wait_for(process, lab.sleeps)
+    process = started(lab, SLEEP, ["nohup"])
     kill(process, signal.SIGHUP)
-    result = ended(process)
-    assert result.status == 0, str(result)
+    ended(process).with_status(0)
     assert [record.status for record in lab.records()] == ["done"] * 3
 
 
@@ -257,8 +237,7 @@ def test_signals_during_teardown_are_answered_and_disturb_nothing(lab: Laborator
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         kill(process, number)
         time.sleep(0.02)
-    result = ended(process)
-    assert result.status == 130, str(result)
+    ended(process).with_status(130)
     assert any(line.get("event") == "end" and not line["left_behind"] for line in lab.journal())
 
 
@@ -268,13 +247,10 @@ def test_a_signal_while_planning_ends_it_with_nothing_to_resume(lab: Laboratory)
     (slow / "df").write_text("#!/bin/sh\nexec sleep 3600\n")
     (slow / "df").chmod(0o755)
     lab.environment["PATH"] = f"{slow}:{os.environ['PATH']}"
-    process = lab.start_run(SLEEP, "--quiet")
-    wait_for(process, lab.sleeps)
+    process = started(lab, SLEEP)
     kill(process, signal.SIGINT)
-    result = ended(process)
-    assert result.status == 130, str(result)
-    assert "interrupted before anything was set up" in result.stderr
-    assert not lab.out.exists()
+    result = ended(process).with_status(130)
+    assert "interrupted before anything was set up" in result.stderr and not lab.out.exists()
 
 
 def test_a_terminal_that_closes_ends_the_run_in_order(lab: Laboratory) -> None:
@@ -303,5 +279,4 @@ def test_files_of_a_trial_that_was_killed_are_gone_when_it_is_run_again(lab: Lab
     go.touch()
     lab.go_on()
     assert [(record.status, record.reason) for record in lab.records()] == [("done", None)]
-    assert "first attempt" not in (raw / "result").read_text()
-    assert not (raw / "other").exists()
+    assert "first attempt" not in (raw / "result").read_text() and not (raw / "other").exists()

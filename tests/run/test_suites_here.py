@@ -7,14 +7,13 @@ import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from laboratory import Ended, Laboratory, ended, kill, opened, wait_for
-from laboratory.devices import Device, new_device
+from laboratory.devices import new_device
 from laboratory.samples import sample
 from run.test_suites import planted, result
 from storlab.base.errors import NodeError
@@ -37,7 +36,6 @@ def own(folder: Path, options: str = "", **scripts: str) -> tuple[str | Path, ..
 
 
 def file_of(lab: Laboratory, text: str) -> tuple[str | Path, ...]:
-    """The words that run a suite file."""
     path = lab.folder / "suite.toml"
     path.write_text(text)
     return ("suite", "run", path, "--here", HERE)
@@ -110,10 +108,8 @@ def test_a_controller_that_is_killed_or_interrupted_leaves_what_clean_and_resume
     cleaned = lab.storlab("clean", lab.out)
     assert cleaned.status == 0 and "removed" in cleaned.stdout, cleaned
     resumed = lab.start("suite", "resume", lab.out)
-    under_way = lab.out / UNDER_WAY
-    wait_for(
-        resumed, lambda: (lab.out / RESULTS).read_bytes().count(b'"pre"') == 2 and b"/second" in under_way.read_bytes()
-    )
+    results = lab.out / RESULTS
+    wait_for(resumed, lambda: results.read_bytes().count(b'"pre"') == 2 and under_way(lab, "second"))
     kill(resumed, signal.SIGINT)  # the second test is finished first
     (lab.folder / "go").touch()
     interrupted = ended(resumed)
@@ -180,32 +176,24 @@ def test_a_full_disk_of_this_machine_ends_a_run_with_one_sentence_and_it_is_resu
         assert said.status == 1 and said.stderr.count("no space left") == 1 and "Traceback" not in said.stderr, said
         assert "`storlab suite resume`" in said.stderr
         subprocess.run(["mount", "-o", "remount,size=64M", full], check=True)
-        assert lab.storlab("suite", "resume", out).status == 0
-        assert len(read_suite_run(out).results) == 3
+        assert lab.storlab("suite", "resume", out).status == 0 and len(read_suite_run(out).results) == 3
     finally:
         subprocess.run(["umount", full], check=True)
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Device]:
-    with new_device(tmp_path / "disk") as found:
-        yield found
 
 
 DISK = "[guests]\ndisks = 1\n[groups.own]\ntests = [{ name = 'disk', run = 'echo $DISK1; mkfs.ext4 -q $DISK1' }]\n"
 
 
-def test_disks_are_named_and_those_with_data_named_twice(lab: Laboratory, disk: Device) -> None:
-    words = (*file_of(lab, DISK), "--disk", disk.path)
-    first = lab.storlab(*words, "--out", lab.out)
-    assert first.status == 0, first
+def test_disks_are_named_and_those_with_data_named_twice(lab: Laboratory) -> None:
+    with new_device(lab.folder / "disk") as disk:
+        words = (*file_of(lab, DISK), "--disk", disk.path)
+        lab.storlab(*words, "--out", lab.out).with_status(0)
+        again = lab.storlab(*words, "--out", lab.folder / "again").with_status(2)
+        lab.storlab(*words, "--wipe", disk.path, "--out", lab.folder / "wiped").with_status(0)
     run = read_suite_run(lab.out)
     assert (lab.out / result(run, "/disk").folder / "stdout").read_text() == f"{disk.path}\n"
-    again = lab.storlab(*words, "--out", lab.folder / "again")
-    assert again.status == 2 and "carries a signature of ext4" in again.stderr, again
+    assert "carries a signature of ext4" in again.stderr, again
     assert f"Write --wipe {disk.path} if" in again.stderr and not (lab.folder / "again").exists()
-    wiped = lab.storlab(*words, "--wipe", disk.path, "--out", lab.folder / "wiped")
-    assert wiped.status == 0, wiped
 
 
 NEEDS_DISK, ON_HERE = "own.toml", ("own.toml", "--here", HERE)
@@ -240,8 +228,8 @@ def test_what_is_not_fit_is_refused_in_one_sentence_before_anything_is_set_up(
     assert said.stderr.count("\n") == 1 and not lab.out.exists()
 
 
-def test_files_of_tests_lie_on_a_disk(lab: Laboratory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FILEDIR", "/dev/shm")
+def test_files_of_tests_lie_on_a_disk(lab: Laboratory) -> None:
+    lab.environment["FILEDIR"] = "/dev/shm"
     said = lab.storlab(*file_of(lab, "[groups.own]\ntests = [{ name = 'one', run = 'true' }]\n"), "--out", lab.out)
     assert said.status == 2 and "/dev/shm is on memory" in said.stderr, said
 

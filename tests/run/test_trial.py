@@ -32,9 +32,7 @@ from storlab.run.trial.reasons import out_of_memory
         (LoadSpan(began=2.0, ended=4.0), 5.5, None),
     ],
 )
-def test_a_moment_is_some_seconds_into_the_load_only_while_one_runs(
-    span: LoadSpan, at: float, into: float | None
-) -> None:
+def test_a_moment_is_some_seconds_into_the_load_while_one_runs(span: LoadSpan, at: float, into: float | None) -> None:
     assert span.into(at) == into
 
 
@@ -67,18 +65,15 @@ def test_nonsense_and_a_node_that_can_not_be_asked_leave_the_trials_own_reason(r
 
 
 BUFFERED = (
-    'fio = { rw = "randread", bs = "4k", size = "4M", ioengine = "libaio", runtime = "500ms", time_based = true OWN }'
+    'fio = { rw = "randread", bs = "4k", size = "4M", ioengine = "libaio", runtime = "500ms", time_based = 1 OWN }'
 )
 
 
 def measured(lab: Laboratory, own: str = "") -> tuple[dict[str, float], dict[str, float], tuple[str, ...]]:
     """Metrics of the only trial, means as fio reports them, and warnings: of a load that waits in submission."""
-    result = lab.run(directory(BUFFERED.replace("OWN", own)))
-    assert result.status == 0, str(result)
+    lab.run(directory(BUFFERED.replace("OWN", own))).with_status(0)
     tables = derive(lab.run_folder)
-    found = tables.frame("metrics").filter(
-        pl.col("source") == "load", pl.col("node").is_null(), pl.col("job").is_null()
-    )
+    found = tables.frame("metrics").filter(pl.col("node").is_null(), pl.col("job").is_null(), source="load")
     (raw,) = lab.run_folder.path.rglob("fio.json")
     read = json.loads(raw.read_text())["jobs"][0]["read"]
     means = {kind: read[f"{kind}_ns"]["mean"] / 1e9 for kind in ("slat", "clat", "lat")}
@@ -110,8 +105,7 @@ WRITES = 'fio = { rw = "write", bs = "64k", size = "32M" OWN }'  # once: fio beg
 def test_a_report_says_so_of_writes_into_the_page_cache_alone(lab: Laboratory, own: str, told: bool) -> None:
     """On a disk of its own: what other tests write to this machine's would count as well."""
     study = directory(WRITES.replace("OWN", own), stack=f"[{ON_LOOP}]")
-    result = lab.run(study.replace("[probes]", "[probes]\nhost-load = {}"))
-    assert result.status == 0, str(result)
+    result = lab.run(study.replace("[probes]", "[probes]\nhost-load = {}")).with_status(0)
     known = derive(lab.run_folder).frame("metrics").filter(pl.col("node").is_null(), metric="write.amplification")
     assert known.height == 1, "else this shows nothing"
     assert ("had reached the disk" in " ".join(result.stdout.split())) == told

@@ -30,7 +30,6 @@ REPORT = (GOLDEN / "zts-report.txt").read_text()
 
 
 def suite_of(*texts: str, installed: Installed = INSTALLED) -> Suite:
-    """The suite that these runfiles are."""
     runfiles = [Runfile(f"{number}.run", text) for number, text in enumerate(texts, 1)]
     return read_suite("ours", runfiles, installed, HERE)
 
@@ -40,13 +39,11 @@ BEGAN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 def attempt(path: str, outcome: Outcome = Outcome.PASS, **more: Any) -> Attempt:
-    """What came of a test of ours."""
     begun = {"started": BEGAN, "elapsed": 1.5, "user": "root", **more}
     return Attempt("tests/pool", f"/usr/share/zfs/zfs-tests/tests/functional/{path}", "test", outcome, **begun)
 
 
 def of(suite: Suite, which: int, /, outcome: Outcome = Outcome.PASS, **more: object) -> Attempt:
-    """What came of a suite's test."""
     group, test = [(group, test) for group in suite.groups for test in group.tests][which]
     return replace(Attempt(group.name, test.path, "test", outcome, BEGAN, 1.5, user="root"), **more)
 
@@ -70,7 +67,6 @@ def written(folder: Path, suite: Suite, *attempts: Attempt) -> SuiteRun:
 
 
 def recorded(run: SuiteRun, **fields: Any) -> SuiteRun:
-    """The same with other fields of what was asked for."""
     write_suite_record(run.folder, replace(run.asked, **fields))
     return read_suite_run(run.folder)
 

@@ -36,7 +36,7 @@ from storlab.suites.runfile import Runfile, read_suite
 from storlab.suites.selection import repeated
 from storlab.suites.zts_text import console_line, failed_maybes, report, report_status
 from study.program import call
-from suite.samples import HERE, INSTALLED, SUITE, attempt
+from suite.samples import BEGAN, HERE, INSTALLED, SUITE, attempt
 
 POOL = f"{HERE}/tests/pool"
 
@@ -44,14 +44,11 @@ POOL = f"{HERE}/tests/pool"
 def test_paths_are_tests_each_by_itself_or_folders_as_groups() -> None:
     around = Around(pre="setup", user="root", timeout=0, tags=("x",))
     flat = suite_of_paths("x", [POOL], around, INSTALLED, HERE, grouped=False)
-    assert [group.name for group in flat.groups] == [
-        f"{POOL}/{name}.ksh" for name in ("cleanup", "create", "destroy", "rename", "setup")
-    ]
+    scripts = [f"{POOL}/{name}.ksh" for name in ("cleanup", "create", "destroy", "rename", "setup")]
+    assert [group.name for group in flat.groups] == scripts
     assert flat.groups[0].timeout is None and output_folder(flat.groups[1], flat.groups[1].tests[0]) == "create.ksh"
     (group,) = suite_of_paths("x", [POOL], around, INSTALLED, HERE, grouped=True).groups
-    assert [test.path for test in group.tests] == [
-        f"{POOL}/{name}.ksh" for name in ("cleanup", "create", "destroy", "rename")
-    ]
+    assert [test.path for test in group.tests] == scripts[:-1]
     assert group.pre is not None and output_folder(group, group.pre) == "pool/setup"
     assert output_folder(group, group.tests[0]) == "pool/cleanup.ksh"
 
@@ -64,11 +61,11 @@ def test_a_path_without_anything_to_execute_and_an_unknown_user_are_absent() -> 
 
 
 def test_what_failed_or_was_killed_by_a_log_is_run_again_and_all_of_a_group_whose_set_up_failed() -> None:
-    lines = [
-        console_line(replace_path(f"{HERE}/tests/acl/allow", Outcome.KILLED, "Linux"), "tester"),
-        console_line(replace_path(f"{POOL}/setup", Outcome.FAIL), "tester"),
-    ]
-    left = failed_only(SUITE, "".join(lines), "log")
+    attempts = (
+        replace_path(f"{HERE}/tests/acl/allow", Outcome.KILLED, "Linux"),
+        replace_path(f"{POOL}/setup", Outcome.FAIL),
+    )
+    left = failed_only(SUITE, "".join(console_line(each, "tester") for each in attempts), "log")
     assert [(group.name, len(group.tests)) for group in left.groups] == [("tests/acl:Linux", 1), ("tests/pool", 3)]
     with pytest.raises(UserError, match="log: it has no line of a test that failed"):
         failed_only(SUITE, "nothing", "log")
@@ -104,14 +101,11 @@ def test_a_template_is_a_runfile_that_is_the_same_suite_and_a_dry_run_describes_
         return [replace(group, line=None, tests=(), pre=None, post=None, failsafe=None) for group in groups]  # type: ignore[attr-defined]
 
     assert plain(read.groups) == plain(SUITE.groups) and read.notes != ()
-    assert [[test.path for test in group.tests] for group in read.groups] == [
-        [test.path for test in group.tests] for group in SUITE.groups
-    ]
+    paths, of_suite = ([[test.path for test in group.tests] for group in each.groups] for each in (read, SUITE))
+    assert paths == of_suite
     described = dry_run(SUITE, "/out/T")
-    assert described.startswith(
-        f"Pathname: {HERE}/tests/acl/setup\nIdentifier: Linux\nOutputdir: /out/T/acl:Linux/setup\n"
-        "Timeout: 0\nUser: root\n"
-    )
+    first = f"Pathname: {HERE}/tests/acl/setup\nIdentifier: Linux\nOutputdir: /out/T/acl:Linux/setup\n"
+    assert described.startswith(f"{first}Timeout: 0\nUser: root\n")
     assert described.count("Pathname: ") == 9
 
 
@@ -177,10 +171,8 @@ def test_tests_that_failed_again_when_rerun_end_in_2_unless_results_are_missing(
     run.attempts, run.expectations = (attempt("pool/may", Outcome.FAIL),), MAY_OR_DOES_FAIL
     run.without_result, run.asked = missing, mock.Mock(absent=())
     ran = Ran(run, ClassicFolder(tmp_path / "out", datetime.now()), "", Ended(tmp_path, False))
-    with (
-        mock.patch("storlab.cli.suite.as_original.run_original", return_value=ran) as again,
-        pytest.raises(typer.Exit) as ended,
-    ):
+    run_again = mock.patch("storlab.cli.suite.as_original.run_original", return_value=ran)
+    with run_again as again, pytest.raises(typer.Exit) as ended:
         finish_zfs_tests(Asked(()), Original(tmp_path), ran, rerun=rerun, out=None)
     assert (ended.value.exit_code, again.called) == (status, rerun and not missing)
 
@@ -206,10 +198,8 @@ def test_a_note_says_where_debugging_information_of_time_outs_is_kept(arguments:
 def test_the_configuration_is_aligned_as_by_the_original_and_names_options_that_were_given() -> None:
     record = mock.Mock(variables={}, testdir="/suite")
     shown = {"RUNFILES": "r", "FILES": "f", "FILESIZE": "4G", "ITERATIONS": "1", "TAGS": "t", "STACK_TRACER": "no"}
-    with_it, without = (
-        _configuration(record, Original(Path(), OriginalOptions(kmsg=True, timeout_debug=given), shown=shown))
-        for given in (True, False)
-    )
+    options = (OriginalOptions(kmsg=True, timeout_debug=given) for given in (True, False))
+    with_it, without = (_configuration(record, Original(Path(), given, shown=shown)) for given in options)
     assert ' -K -O -c "r"' in with_it and with_it.replace(" -O", "") == without
     lines = configuration({"DISKS": "a b"}, shown, ["x", "", "-c"]).splitlines()
     assert lines[:3] == ["", "--- Configuration ---", "Runfiles:        r"]
@@ -262,11 +252,9 @@ class Folder:
         place = self.records / group / path
         place.mkdir(parents=True)
         (place / "stdout").write_text(f"{path} of {group}\n")
-        begun = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
         folder = str(place.relative_to(self.records))
-        self.classic.add(
-            Attempt(group, f"{HERE}/{path}", role, outcome, begun, 1.5, user="root", folder=folder), "x", self.records
-        )
+        done = Attempt(group, f"{HERE}/{path}", role, outcome, BEGAN, 1.5, user="root", folder=folder)
+        self.classic.add(done, "x", self.records)
 
     @property
     def logged(self) -> list[str]:
@@ -304,8 +292,7 @@ def test_nobody_else_may_write_there_and_links_that_others_laid_are_not_followed
         (folder.classic.path / name).symlink_to(mine)
     folder.ended(POOL_GROUP, "tests/pool/create")
     folder.classic.write_results("all of it\n")
-    assert mine.read_text() == "kept\n"
-    assert (base / "taken/results").read_text() == "all of it\n"
+    assert mine.read_text() == "kept\n" and (base / "taken/results").read_text() == "all of it\n"
     assert "tests/pool/create" in (base / "taken/log").read_text()
 
 

@@ -40,9 +40,8 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     attempts = (of(SUITE, 0), of(SUITE, 1, Outcome.HUNG, reason="why", leaks=leaks, code=None, signal="SIGKILL"))
     run = written(tmp_path, SUITE, *attempts)
     assert run.attempts == attempts and run.asked.groups == SUITE.groups
-    assert [path for _, path in run.without_result] == [
-        f"{HERE}/tests/pool/{n}" for n in ("create", "destroy", "rename")
-    ]
+    left = [f"{HERE}/tests/pool/{name}" for name in ("create", "destroy", "rename")]
+    assert [path for _, path in run.without_result] == left
 
 
 def test_a_line_that_a_killed_process_did_not_finish_is_dropped_and_a_damaged_one_is_named(tmp_path: Path) -> None:
@@ -101,9 +100,8 @@ def test_runs_of_shares_are_one_report_which_names_shares_that_no_run_has(tmp_pa
         (tmp_path / f"{share}/output").mkdir(parents=True)
         (tmp_path / f"{share}/output/log").write_text(f"12:00:00.00 UNSUPPORTED: {share}\n")
         alone = Suite("ours", (SUITE.groups[at],))
-        runs.append(
-            written(tmp_path / str(share), alone, of(alone, 0, Outcome.SKIP, folder="output"), *passes(alone, 1))
-        )
+        skipped = of(alone, 0, Outcome.SKIP, folder="output")
+        runs.append(written(tmp_path / str(share), alone, skipped, *passes(alone, 1)))
         recorded(runs[-1], share=(share, 3))
     whole = merged_suite_runs([run.folder for run in runs])
     text = render(whole, "text")
@@ -118,10 +116,8 @@ def test_runs_of_shares_are_one_report_which_names_shares_that_no_run_has(tmp_pa
 
 def test_what_has_a_result_is_not_run_again() -> None:
     left = remaining(SUITE.groups, [of(SUITE, 0), of(SUITE, 3)])
-    assert [(group.name, [test.path.rpartition("/")[2] for test in group.tests]) for group in left] == [
-        ("tests/disk", ["write"]),
-        ("tests/pool", ["create", "rename"]),
-    ]
+    names = [(group.name, [test.path.rpartition("/")[2] for test in group.tests]) for group in left]
+    assert names == [("tests/disk", ["write"]), ("tests/pool", ["create", "rename"])]
     queue = Queue(left)
     assert queue.take() == left[0] and len(queue) == 1
 
@@ -240,12 +236,10 @@ def test_the_environment_is_recorded_and_older_runs_have_none(tmp_path: Path) ->
 def test_each_iteration_counts_as_a_run(tmp_path: Path) -> None:
     suite = repeated(SUITE, 3)
     groups = [group for group in suite.groups if group.name.startswith("tests/pool")]
-    attempts = [
-        Attempt(group.name, group.tests[0].path, "test", outcome, BEGAN, 1.0, user="root")
-        for group, outcome in zip(groups, (Outcome.PASS, Outcome.FAIL, Outcome.PASS), strict=True)
-    ]
+    came = (Outcome.PASS, Outcome.FAIL, Outcome.PASS)
+    tests = ((group.name, group.tests[0].path) for group in groups)
+    attempts = (Attempt(*test, "test", each, BEGAN, 1.0, user="root") for test, each in zip(tests, came, strict=True))
     runs = observed(written(tmp_path, suite, *attempts))
-    assert [{name: [str(each.outcome) for each in tries] for name, tries in run.tests.items()} for run in runs] == [
-        {"tests/pool/create": [outcome]} for outcome in ("PASS", "FAIL", "PASS")
-    ]
+    found = [{name: [each.outcome for each in tries] for name, tries in run.tests.items()} for run in runs]
+    assert found == [{"tests/pool/create": [outcome]} for outcome in came]
     assert len({run.identity for run in runs}) == 3 and len({run.asked for run in runs}) == 1

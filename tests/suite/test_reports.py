@@ -100,11 +100,8 @@ def test_what_was_not_found_is_an_error_in_junit_and_not_ok_in_ktap(tmp_path: Pa
     run = passed(tmp_path)
     assert status_of(run) == 4
     root = ElementTree.fromstring(render(run, "junit"))
-    errors = {
-        (case.attrib["classname"], case.attrib["name"]): error.attrib
-        for case in root.iter("testcase")
-        for error in case.findall("error")
-    }
+    cases = ((case.attrib["classname"], case.attrib["name"], case.find("error")) for case in root.iter("testcase"))
+    errors = {(group, name): error.attrib for group, name, error in cases if error is not None}
     missing = "1.run:14: test gone is left out: there is no gone or gone.ksh or gone.sh in /suite/tests/pool"
     unknown = "1.run:26: [tests/disk] is left out: user: unknown user 'bob'"
     assert errors == {
@@ -114,11 +111,8 @@ def test_what_was_not_found_is_an_error_in_junit_and_not_ok_in_ktap(tmp_path: Pa
     counts = {suite.attrib["name"]: (suite.attrib["tests"], suite.attrib["errors"]) for suite in root}
     assert counts == {"tests/acl:Linux": ("1", "0"), "tests/pool": ("3", "1"), "tests/disk": ("1", "1")}
     groups = groups_in_ktap(run)
-    assert {name: group.outcome for name, group in groups.items()} == {
-        "tests/acl:Linux": Outcome.PASS,
-        "tests/pool": Outcome.FAIL,
-        "tests/disk": Outcome.FAIL,
-    }
+    came = {"tests/acl:Linux": Outcome.PASS, "tests/pool": Outcome.FAIL, "tests/disk": Outcome.FAIL}
+    assert {name: group.outcome for name, group in groups.items()} == came
     assert list(groups["tests/pool"].failed) == ["tests/pool.tests/pool/gone"]
 
 
@@ -126,10 +120,8 @@ def test_tests_whose_names_are_not_known_are_as_many_errors_as_they_are(tmp_path
     run = passed(tmp_path, Absent("s.toml:3", "group xfs is left out: <no user>", 3), Absent("s.toml:9", "no a"))
     root = ElementTree.fromstring(render(run, "junit"))
     (found,) = (suite for suite in root if suite.attrib["name"] == "not found")
-    assert [case.attrib["name"] for case in found] == [
-        *(f"s.toml:3: group xfs is left out: <no user> ({number} of 3)" for number in (1, 2, 3)),
-        "s.toml:9: no a",
-    ]
+    unnamed = [f"s.toml:3: group xfs is left out: <no user> ({number} of 3)" for number in (1, 2, 3)]
+    assert [case.attrib["name"] for case in found] == [*unnamed, "s.toml:9: no a"]
     assert found.attrib["errors"] == found.attrib["tests"] == "4"
     assert len(groups_in_ktap(run)["not found"].subtests) == 4
     assert len(json.loads(render(run, "json"))["absent"]) == 4
@@ -161,7 +153,8 @@ def test_subtests_in_a_report_are_those_by_which_a_test_was_judged(tmp_path: Pat
     assert [each.name for each in test.subtests] == (["a", "b"] if size == 1 else ["a"])
 
 
-LOGS = Path(__file__).parents[2] / "examples/suite/logs"
+HERE = Path(__file__).parent
+LOGS = HERE.parents[1] / "examples/suite/logs"
 
 
 def run_at(folder: Path, name: str, outcome: Outcome, kernel: str = "6.12") -> Path:
@@ -191,9 +184,7 @@ def test_a_list_has_how_often_tests_passed_what_came_last_and_names_as_their_aut
     with pytest.raises(UserError, match="no run of a suite, and no folder of runs"):
         past_in([tmp_path / "none"])
     group = Group("own", (Script(f"{OWN_TESTS}/scrub/finds_nothing", "root"),))
-    assert next(line for line in listed(Suite("x", (group,)), Expectations(), {}, {}) if "finds" in line) == (
-        "  scrub/finds_nothing"
-    )
+    assert "  scrub/finds_nothing" in listed(Suite("x", (group,)), Expectations(), {}, {})
 
 
 @pytest.mark.parametrize("format_", ["text", "md", "html", "json"])
@@ -238,11 +229,8 @@ def test_a_run_counts_once_however_often_it_is_named(tmp_path: Path) -> None:
     [
         (["compare", "none", "none"], "there is no none"),
         (["compare", str(LOGS / "before")], "name at least two runs"),
-        (["history", str(Path(__file__).parent)], "is no run of a suite, and has none in it"),
-        (
-            ["history", str(Path(__file__).parent / "samples.py")],
-            "no result of a test in a form that is read: the console",
-        ),
+        (["history", str(HERE)], "is no run of a suite, and has none in it"),
+        (["history", str(HERE / "samples.py")], "no result of a test in a form that is read: the console"),
         (["compare", str(LOGS / "before"), str(LOGS / "after"), "--format", "x"], "it is one of text, md, html, json"),
     ],
 )

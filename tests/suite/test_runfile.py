@@ -17,9 +17,8 @@ from suite.samples import FILES, HERE, INSTALLED, RUNFILE, sayings, suite_of
 
 def test_groups_come_in_the_order_of_their_names_after_single_tests_and_later_runfiles_add_to_them() -> None:
     suite = suite_of(RUNFILE + "[tests/disk/write]\npre =\npost =\n")
-    assert [group.name for group in suite.groups] == [
-        "tests/disk/write", "tests/acl:Linux", "tests/disk", "tests/pool",
-    ]  # fmt: skip
+    names = ["tests/disk/write", "tests/acl:Linux", "tests/disk", "tests/pool"]
+    assert [group.name for group in suite.groups] == names
     assert suite.size == 6 and suite.absent == () and not suite.quiet
     suite = suite_of(RUNFILE, "[DEFAULT]\ntimeout = 7\n[tests/pool]\ntests = ['rename']\n")
     pool = suite.groups[-1]
@@ -80,8 +79,7 @@ def test_a_machine_is_what_find_and_passwd_say_of_it() -> None:
     said = b"f755 /a/b c.ksh\0f644 /a/d\0d755 /a\0l777 /a/e\0f7\xff /a/f\0f755 /\xff\0"
     found = parse_find(said, "root:x:0:0::/root:/bin/sh\n\nnonsense\nbob:x:1:\n")
     assert found.executables == {"/a/b c.ksh"} and found.users == {"root", "bob"}
-    assert found.others == {"/a/d", "/a", "/a/e"}
-    assert FIND[1].endswith(r"\0")
+    assert found.others == {"/a/d", "/a", "/a/e"} and FIND[1].endswith(r"\0")
 
 
 _NAMES = st.text("abc", min_size=1, max_size=3)

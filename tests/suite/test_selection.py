@@ -75,6 +75,8 @@ def test_tags_are_an_expression(tags: str, count: int) -> None:
     assert len(chosen(Selection(tags=tags))) == count
 
 
+CREATED = ("tests/pool", "/suite/tests/pool/create")
+DENIED = frozenset({CREATED, ("tests/acl", "/suite/tests/acl/deny")})
 ABSENT = (
     Absent("ours.run:3", "[tests/acl] is left out", 2, ("/suite/tests/acl/allow", "/suite/tests/acl/deny"), ("all",)),
     Absent("command line", "nobody knows what it holds"),
@@ -89,22 +91,14 @@ ABSENT = (
         (Selection(tags="pool and not all"), [1]),
         (Selection(tests=("acl/*",), excluded=("allow",)), [1, 1]),
         (Selection(tests=("pool/*",)), [1]),
-        (Selection(keys=frozenset({("tests/pool", "/suite/tests/pool/create")})), [1]),
-        (
-            Selection(
-                failed=Failures(
-                    frozenset({("tests/pool", "/suite/tests/pool/create"), ("tests/acl", "/suite/tests/acl/deny")})
-                )
-            ),
-            [1, 1],
-        ),
+        (Selection(keys=frozenset({CREATED})), [1]),
+        (Selection(failed=Failures(DENIED)), [1, 1]),
     ],
 )
 def test_what_is_absent_counts_only_as_far_as_it_was_asked_for(selection: Selection, tests: list[int]) -> None:
     pool = Group("tests/pool", (Script("/suite/tests/pool/create", "root"),), tags=("pool",))
-    both = Group(
-        "tests/all", (Script("/suite/tests/acl/allow", "root"), Script("/suite/tests/acl/x", "root")), tags=("all",)
-    )
+    acl = tuple(Script(f"/suite/tests/acl/{name}", "root") for name in ("allow", "x"))
+    both = Group("tests/all", acl, tags=("all",))
     assert [each.tests for each in select(Suite("ours", (pool, both), ABSENT), selection).absent] == tests
 
 
@@ -248,7 +242,6 @@ FAIL, PASS, SKIP = Outcome.FAIL, Outcome.PASS, Outcome.SKIP
 
 
 def result(name: str, outcome: Outcome, iteration: int = 1, number: int = 1) -> Attempt:
-    """What came of one of our scripts."""
     folder, _, script = name.partition("/")
     group = GROUPS[folder] + iteration_name(iteration)
     identifier = GROUPS[folder].partition(":")[2]
@@ -265,7 +258,6 @@ def pool_in(folder: str) -> Group:
 
 
 def whole(*results: Attempt, iterations: int = 1) -> list[Attempt]:
-    """These results, after a pass of every test in every iteration but of those that have one."""
     have = {each.key for each in results}
     passes = [result(name, PASS, number + 1) for number in range(iterations) for name in EVERYTHING]
     return [*(each for each in passes if each.key not in have), *results]
@@ -284,7 +276,6 @@ def names_of(suite: Suite) -> list[str]:
 
 
 def again(failed_of: Path, test: list[str] | None = None) -> list[str]:
-    """The tests that are run again."""
     return names_of(select(SUITE, selection_of(failed_of, test)))
 
 
@@ -323,8 +314,7 @@ AGAIN: dict[str, tuple[list[Attempt], list[str]]] = {
 @pytest.mark.parametrize("case", AGAIN)
 def test_what_did_not_pass_in_a_run_or_by_a_log_is_run_again(case: str, tmp_path: Path) -> None:
     results, run_again = AGAIN[case]
-    assert of_run(tmp_path / "run", *results) == run_again
-    assert of_log(tmp_path, *results) == run_again
+    assert of_run(tmp_path / "run", *results) == run_again and of_log(tmp_path, *results) == run_again
     if "disk/write" not in run_again:
         assert of_log(tmp_path, *results, result("disk/write", FAIL)) == ["disk/write", *run_again]
 
