@@ -23,6 +23,7 @@ from storlab.layers.block.integrity import IntegrityLayer, VerityLayer
 from storlab.layers.block.loop import LoopLayer
 from storlab.layers.block.lvm import LvmLayer
 from storlab.layers.block.md import MdLayer
+from storlab.layers.block.swap import SwapLayer
 from storlab.layers.block.targets import DmLayer
 from storlab.layers.database.innodb import MariadbLayer, MysqlLayer
 from storlab.layers.database.postgresql import PostgresqlLayer
@@ -76,7 +77,7 @@ T = TypeVar("T")
 _NODE_KINDS: tuple[type[NodeKind], ...] = (LocalKind, NetnsKind, SshKind, VmKind)
 _LAYERS: tuple[type[Layer], ...] = (
     DirectoryLayer, FileLayer, LoopLayer, DeviceLayer, FillLayer, ZramLayer, NullBlkLayer, ScsiDebugLayer,
-    CryptLayer, DmLayer, LvmLayer, MdLayer, BcacheLayer, IntegrityLayer, VerityLayer,
+    CryptLayer, DmLayer, LvmLayer, MdLayer, BcacheLayer, IntegrityLayer, VerityLayer, SwapLayer,
     MkfsLayer, MountLayer, OverlayfsLayer,
     ImageCopyLayer, ImageCloneLayer, Qcow2Layer, ZpoolLayer, ZvolLayer, ZvolsLayer, ZfsLayer,
     NbdExportLayer, IscsiTargetLayer, NvmeTargetLayer, AoeTargetLayer, RelayLayer,

@@ -52,6 +52,7 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = {
 }
 BY_ITSELF = {
     "bcache.forget", "bcache.stop", "lvm.forget", "md.stop", "mkfs.forget", "mkfs.forget-log", "scsi-debug.unload",
+    "swap.off",
 }  # fmt: skip
 """What undoes only what it can recognise: by a UUID that is made of run and nonce."""
 
@@ -115,7 +116,7 @@ PLAIN = {
     ("lvm.forget", "device"), ("lvm.forget", "was"), ("lvm.forget", "nonce"),
     ("md.stop", "nonce"), ("mkfs.forget", "nonce"), ("nvme-tcp.disconnect", "host"),
     ("mkfs.forget-log", "device"), ("mkfs.forget-log", "was"), ("mkfs.forget-log", "nonce"),
-    ("scsi-debug.unload", "nonce"),
+    ("scsi-debug.unload", "nonce"), ("swap.off", "nonce"),
 }  # fmt: skip
 """Texts of undoes without a note that are no names of the run's: each is compared with what is found, and no more."""
 

@@ -21,7 +21,7 @@ from storlab.layers.block.bcache import forget_superblock, stop_set
 from storlab.layers.block.identity import identify
 from storlab.layers.block.targets import parse_table
 from storlab.layers.fs.mkfs import filesystem_uuid
-from storlab.layers.resources import Disk
+from storlab.layers.resources import Disk, Swap
 from storlab.nodes.node import Exit, Node
 from storlab.run.recovery.undoing import undo_table
 
@@ -289,13 +289,13 @@ async def test_what_a_kill_leaves_is_removed(pair: Pair, left: str) -> None:
 CACHED = "ls -d /sys/fs/bcache/*-* /sys/block/bcache* 2> /dev/null; true"
 
 
-async def set_up(pair: Pair, keys: Mapping[str, Any], *disks: Disk) -> tuple[Layer, Disk, LayerContext]:
+async def set_up(pair: Pair, keys: Mapping[str, Any], *disks: Disk) -> tuple[Layer, Any, LayerContext]:
     """A layer on the first of these disks, and with those after it as further ones."""
     (layer,) = parse([keys])
     with further(pair, *disks[1:]):
         context = pair.server.context(2, "client")
     made = await layer.set_up(disks[0], context)
-    assert isinstance(made, Disk)
+    assert isinstance(made, Disk | Swap)
     return layer, made, context
 
 
@@ -488,6 +488,7 @@ KILLED: tuple[dict[str, Any], ...] = (
     {"layer": "integrity", "state": "wiped"},
     {"layer": "verity", "hashes": "d"},
     {"layer": "lvm", "type": "raid1", "disks": ["d"]},
+    {"layer": "swap"},
 )
 
 
@@ -518,7 +519,7 @@ async def test_whatever_command_a_kill_follows_nothing_of_it_stays(pair: Pair, k
             for name, arguments in reversed(pair.server.journal[below:]):
                 await undo_table()[name].function(pair.server.node, **arguments)
             del pair.server.journal[below:]
-            stays = (f"wipefs --noheadings {disk.path}" for disk in disks)
+            stays = ("tail --lines=+2 /proc/swaps", *(f"wipefs --noheadings {disk.path}" for disk in disks))
             assert (await mapped(pair), await pair.server.output(f"{'; '.join(stays)}; {CACHED}")) == ("control", "")
             if left > 0:  # it took fewer commands
                 break

@@ -96,6 +96,13 @@ class Disk(_AtPath):
 
 
 @dataclass(frozen=True)
+class Swap(_AtPath):
+    """A block device that its node swaps to."""
+
+    kind: ClassVar[str] = "Swap"
+
+
+@dataclass(frozen=True)
 class PciDevice(Resource):
     """A disk's controller that no driver of its machine has. ``serial`` and ``size`` are those of its disk."""
 

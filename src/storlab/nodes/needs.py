@@ -66,6 +66,7 @@ _UNASKED = {  # where a layer needs them, but whose versions are nobody's questi
     "dmsetup": ("dmsetup",),
     "lvm2": ("lvm",),
     "mdadm": ("mdadm",),
+    "mount": ("swapoff", "swapon"),
     "iproute2": ("ss",),
     "iputils-ping": ("ping",),
     "ksmbd-tools": ("ksmbd.adduser", "ksmbd.mountd"),
@@ -75,7 +76,7 @@ _UNASKED = {  # where a layer needs them, but whose versions are nobody's questi
     "openssh-server": ("sshd",),
     "rpcbind": ("rpcbind",),
     "sshfs": ("sshfs",),
-    "util-linux": ("flock", "setpriv", "unshare"),
+    "util-linux": ("flock", "mkswap", "setpriv", "unshare"),
 }
 _UNASKED_PROGRAMS = {name: Program(package) for package, names in _UNASKED.items() for name in names}
 

@@ -51,6 +51,8 @@ _COUNTED = {
     ("allocstall_",): MetricSpec(
         "reclaim.stalls", "1", "lower", noun="times a task had to reclaim memory", evidence="rare"
     ),
+    ("pswpin",): MetricSpec("swap.in", "1", "lower", noun="pages read from swap", evidence="shared"),
+    ("pswpout",): MetricSpec("swap.out", "1", "lower", noun="pages written to swap", evidence="shared"),
 }
 """Counters of vmstat → what they add up to. One that ends in an underscore stands for all that begin so."""
 

@@ -20,7 +20,7 @@ from storlab.base.patterns import MOST_TEXT, PatternError, json_path, pattern
 from storlab.base.reach import Beside, Command, OwnName, Pattern, Variable
 from storlab.base.reading import read_file
 from storlab.base.units import Duration, Size, shown
-from storlab.layers.resources import RESOURCE_WORDS, Dir, Disk, Export, Resource, Server
+from storlab.layers.resources import RESOURCE_WORDS, Dir, Disk, Export, Resource, Server, Swap
 from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import MetricSpec
 from storlab.model import Model
@@ -150,7 +150,7 @@ class CommandWorkload(Workload):
     """Runs a program on a directory or disk, or against a server. Its elapsed and CPU time are always metrics."""
 
     kind: ClassVar[str] = "command"
-    accepts: ClassVar[tuple[type[Resource], ...]] = (Dir, Disk, Server, Export)
+    accepts: ClassVar[tuple[type[Resource], ...]] = (Dir, Disk, Server, Export, Swap)
 
     argv: tuple[Command, ...] = Field(
         (),
