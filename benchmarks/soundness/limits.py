@@ -154,8 +154,9 @@ def alike(margin: float, studies: int, rng: np.random.Generator) -> Alike:
     aimed = [_aimed(values[:, :n], margin) for n in EQUAL]
     ends = ([_share(_aimed(edge * end + skewed[:, :n], margin)) for n in EQUAL] for end in (1, -1))
     wrong = max(ends, key=lambda shares: shares[-1].value)
-    each = (_mean(found[:, : EQUAL[1]]) for found in (_both(values, margin), aimed[1]))
-    return Alike(margin, _by(_both(values, margin), EQUAL), tuple(map(_share, aimed)), *each, tuple(wrong))
+    both = _both(values, margin)
+    means = _mean(both[:, : EQUAL[1]]), _mean(aimed[1])
+    return Alike(margin, _by(both, EQUAL), tuple(map(_share, aimed)), *means, tuple(wrong))
 
 
 def _share(found: NDArray[np.bool_]) -> Share:

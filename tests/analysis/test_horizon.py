@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storlab.analysis.stats.closed_testing import Hypothesis, tuned_thresholds
+from storlab.analysis.stats.forecast import mostly_found
 from storlab.analysis.stats.horizon import Bet, History, Preset, fewest_rounds, step
 from storlab.analysis.stats.horizons import log_evidence, reaches
 
@@ -234,6 +235,13 @@ def test_the_interval_is_what_the_evidence_does_not_rule_out(n: int) -> None:
 @pytest.mark.parametrize(("preset", "fewest"), [("A", [6, 6, 7, 7, 8]), ("B", [6, 6, 6, 7, 7])])
 def test_so_many_rounds_are_the_fewest(preset: Preset, fewest: list[int]) -> None:
     assert [fewest_rounds(Bet(preset, ((0, most),)), GOAL) for most in (6, 10, 12, 30, 60)] == fewest
+
+
+@pytest.mark.parametrize("rounds", [10, 30])
+def test_four_of_five_studies_find_what_a_plan_says_that_they_do(rounds: int) -> None:
+    bet = Bet("B", ((0, rounds),))
+    values = np.random.default_rng(rounds).normal(size=(2000, rounds)) + mostly_found(bet, GOAL)
+    assert reaches(values, bet, GOAL)[0].any(axis=1).mean() == pytest.approx(0.8, abs=0.04)
 
 
 def test_a_bet_whose_horizons_are_in_no_order_is_refused() -> None:

@@ -152,10 +152,10 @@ def test_benchstats_rule_is_scipys_exact_test(n: int) -> None:
 
 
 def test_lkp_asks_that_ranges_be_apart_and_rustc_perf_that_a_change_be_an_outlier() -> None:
-    runs = np.log([[10, 11, 12, 13.6, 14, 15], [10, 11, 12, 13.4, 14, 15], [15, 14, 13.6, 10, 12, 11], [1, 2, 3] * 2])
+    runs = np.log([[10.0, 11, 12, 13.6, 14, 15], [10.0, 11, 12, 13.4, 14, 15], [15.0, 14, 13.6, 10, 12, 11], [9.0] * 6])
     assert peers.lkp(runs).tolist() == [True, False, True, False]
     # Changes by 1, 1, 2, 2, 3, 3, 4, 4 %, the falling ones of a little less: quartiles are 1.480 and 3.423 %.
-    commits = np.log([[100, 101, 100, 102, 100, 103, 100, 104, 100, last] for last in (104, 109.2, 109.3, 90.7)])
+    commits = np.log([[100.0, 101, 100, 102, 100, 103, 100, 104, 100, x] for x in (104, 109.2, 109.3, 90.7)])
     assert peers.rustc_perf(commits, 9).tolist() == [False, False, True, True]
 
 
