@@ -27,8 +27,7 @@ def here(lab: Laboratory, machines: Hosts, monkeypatch: pytest.MonkeyPatch) -> I
     on_host(machines, lab.scratch).mkdir(parents=True, exist_ok=True)
     yield lab
     lab.storlab("lab", "forget", "lab1")
-    assert machines["lab1"].processes() == []
-    assert [each.name for each in jobs_of(machines).iterdir()] == []
+    assert machines["lab1"].processes() == [] and [each.name for each in jobs_of(machines).iterdir()] == []
     assert list(on_host(machines, lab.scratch).iterdir()) == []
 
 
@@ -43,5 +42,4 @@ def on_host(machines: Hosts, path: Path) -> Path:
 
 
 def jobs_of(machines: Hosts) -> Path:
-    """The jobs of ``lab1``, as this machine sees them."""
     return machines["lab1"].home / ".local" / "state" / "storlab" / "jobs"

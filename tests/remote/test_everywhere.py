@@ -46,8 +46,7 @@ def test_one_study_has_one_order_and_one_answer_wherever_it_runs(lab: Laboratory
     orders, answers = {}, {}
     for way, words in WAYS.items():
         out = lab.folder / way
-        ran = lab.storlab("run", lab.study(STUDY), "--seed", "7", "--out", out, *words, timeout=600)
-        assert ran.status == 0, ran
+        ran = lab.storlab("run", lab.study(STUDY), "--seed", "7", "--out", out, *words, timeout=600).with_status(0)
         records = list(RunFolder.open(out).records())
         assert all(each.status == "done" for each in records), ran
         orders[way] = [(each.trial, each.round, each.levels["nap"]) for each in records]

@@ -40,7 +40,6 @@ def whole(lab: Laboratory) -> bool:
 
 
 def sleeps(machines: Hosts) -> int:
-    """Loads that run there."""
     return sum(line.startswith("sleep 0.7") for line in machines["lab1"].processes())
 
 
@@ -56,9 +55,7 @@ def test_a_lost_link_disturbs_nothing(here: Laboratory, machines: Hosts) -> None
 
 
 @pytest.mark.parametrize("number", range(MOMENTS))
-def test_a_controller_that_is_killed_costs_no_trial_and_doubles_none(
-    here: Laboratory, machines: Hosts, number: int
-) -> None:
+def test_a_controller_that_is_killed_costs_and_doubles_no_trial(here: Laboratory, machines: Hosts, number: int) -> None:
     """At a moment that the seed says, here or there; then whatever its messages say is done."""
     chance = random.Random(f"{SEED} {number}")
     process = here.start_run(LONG, "--on", "lab1")
@@ -79,16 +76,14 @@ def test_a_controller_that_is_killed_costs_no_trial_and_doubles_none(
         known = (here.out / "on.json").exists() and (here.out / "manifest.json").exists()
         again = here.storlab("resume", here.out, "--on", "lab1") if known else here.run(LONG, "--on", "lab1")
         assert again.status in (0, 1, 2), again
-    assert whole(here)
-    assert sleeps(machines) == 0
+    assert whole(here) and sleeps(machines) == 0
 
 
 def test_a_second_run_is_refused_or_waits(here: Laboratory, machines: Hosts) -> None:
     process = here.start_run(directory("command = { argv = ['sleep', '1.5'] }", rounds=20), "--on", "lab1")
     wait_for(process, lambda: begun(here))
     second: list[str | Path] = [here.study(LONG), "--on", "lab1", "--rounds", "1", "--out"]
-    refused = here.storlab("run", *second, here.folder / "second")
-    assert refused.status == 2, refused
+    refused = here.storlab("run", *second, here.folder / "second").with_status(2)
     assert re.search(r"another run is using this machine: out, of root since 20\d\d-", refused.stderr), refused
     waited = here.storlab("run", *second, here.folder / "third", "--wait")
     assert waited.status == 0 and "Waiting for another run on this machine: out" in waited.stderr, waited
@@ -118,8 +113,7 @@ def test_ctrl_c_on_a_terminal_asks_once(here: Laboratory, machines: Hosts, answe
         said += read_until(terminal, None)
         assert process.wait(60) == status, said
     if answer == "stop":
-        assert sleeps(machines) == 0
-        assert here.storlab("resume", here.out, "--on", "lab1").status == 0
+        assert sleeps(machines) == 0 and here.storlab("resume", here.out, "--on", "lab1").status == 0
     else:
         assert here.storlab("attach", "lab1").status == 0
     assert whole(here)
@@ -143,8 +137,7 @@ def test_a_full_disk_here_stops_nothing_there(here: Laboratory, machines: Hosts)
         assert "It continues on lab1: `storlab attach lab1`" in full.stderr, full
     finally:
         subprocess.run(["umount", here.out], check=True)
-    assert here.storlab("attach", "lab1").status == 0
-    assert whole(here)
+    assert here.storlab("attach", "lab1").status == 0 and whole(here)
 
 
 def test_a_full_disk_there_is_named(here: Laboratory, machines: Hosts) -> None:
@@ -152,9 +145,8 @@ def test_a_full_disk_there_is_named(here: Laboratory, machines: Hosts) -> None:
     jobs = "/root/.local/state/storlab/jobs"
     machines["lab1"].run("mount", "-t", "tmpfs", "-o", "size=700k,mode=700", "full", jobs)
     try:
-        full = here.run(
-            directory("command = { argv = ['sh', '-c', 'yes | head -c 300000'] }", rounds=6), "--on", "lab1"
-        )
+        prints = directory("command = { argv = ['sh', '-c', 'yes | head -c 300000'] }", rounds=6)
+        full = here.run(prints, "--on", "lab1")
         assert full.status == 1 and "no space left on the file system" in full.stderr, full
     finally:
         here.storlab("attach", "lab1")

@@ -18,17 +18,13 @@ SHORT = directory("command = { argv = ['sleep', '0.1'] }", rounds=4)
 
 
 def test_a_run_on_another_machine_ends_as_one_of_this_machine(here: Laboratory) -> None:
-    there = here.run(SHORT, "--on", "lab1")
-    assert there.status == 0, there
-    assert [(record.trial, record.round, record.status) for record in here.records()] == [
-        (n, n, "done") for n in range(1, 5)
-    ]
+    there = here.run(SHORT, "--on", "lab1").with_status(0)
+    done = [(record.trial, record.round, record.status) for record in here.records()]
+    assert done == [(number, number, "done") for number in range(1, 5)]
     assert "round 4 of 4" in there.stderr, there
     assert f"Run:    {here.out}" in there.stdout and (here.out / "report.html").exists(), there
-    first = here.out
     here.storlab("run", here.study(SHORT), "--out", here.folder / "own", "--seed", "1")
-    own = json.loads((here.folder / "own" / "manifest.json").read_text())
-    far = json.loads((first / "manifest.json").read_text())
+    own, far = (json.loads((folder / "manifest.json").read_text()) for folder in (here.folder / "own", here.out))
     assert [own[key] for key in ("seed", "storlab", "plan")] == [far[key] for key in ("seed", "storlab", "plan")]
 
 
@@ -92,9 +88,7 @@ def test_the_exit_status_is_that_of_the_run(here: Laboratory) -> None:
     assert failed.status == 3 and "trial 1" in failed.stderr, failed
 
 
-def test_a_machine_without_this_very_storlab_is_refused_with_the_command_to_run(
-    here: Laboratory, machines: Hosts
-) -> None:
+def test_a_machine_without_this_very_storlab_is_refused_with_the_command(here: Laboratory, machines: Hosts) -> None:
     def refused(ran: Ended, host: str) -> bool:
         return ran.status == 2 and f"`storlab lab prepare {host}` brings it there" in ran.stderr
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterator
 
 import pytest
 
@@ -23,18 +22,10 @@ mount $TEST_DEV $TEST_DIR && ls -d $TEST_DIR/lost+found && umount $TEST_DIR
 """
 
 
-@pytest.fixture
-def with_image(here: Laboratory, machines: Hosts) -> Iterator[Laboratory]:
-    """``lab1`` has the images of this machine, by links: fast."""
-    cache = machines["lab1"].home / ".cache"
-    cache.mkdir(exist_ok=True)
+def test_a_checkout_goes_along_and_is_run_there_in_a_guest(here: Laboratory, machines: Hosts) -> None:
+    lab, cache = here, machines["lab1"].home / ".cache"
+    cache.mkdir(exist_ok=True)  # which has the images of this machine, by links: fast
     subprocess.run(["cp", "--archive", "--link", str(storlab_cache()), str(cache)], check=True)
-    yield here
-    shutil.rmtree(cache)
-
-
-def test_a_checkout_goes_along_and_is_run_there_in_a_guest(with_image: Laboratory) -> None:
-    lab = with_image
     checkout = lab.folder / "checkout"
     (checkout / "tests" / "own").mkdir(parents=True)
     for name, text in {"check": sample(__file__, "../run/cases/check.sh"), "tests/own/001": MOUNTS}.items():
@@ -47,3 +38,4 @@ def test_a_checkout_goes_along_and_is_run_there_in_a_guest(with_image: Laborator
     assert ran.status == 0 and [each.outcome for each in results.values()] == [Outcome.PASS], (ran, results)
     reported = lab.storlab("suite", "report", lab.out, "--on", "lab1")
     assert reported.status == 0 and "1 PASS" in reported.stdout, reported
+    shutil.rmtree(cache)

@@ -32,8 +32,7 @@ def metrics(lab: Laboratory) -> dict[tuple[int, str], float]:
 
 
 def test_all_servers_are_measured_and_what_a_transaction_costs(lab: Laboratory) -> None:
-    ran = lab.run(STUDY)
-    assert ran.status == 0, ran
+    ran = lab.run(STUDY).with_status(0)
     assert sorted(record.status for record in lab.records()) == STATUSES, ran
     found = metrics(lab)
     for cell in CELLS:
@@ -58,8 +57,7 @@ def test_mysql_is_unsupported_where_absent_and_the_others_run(lab: Laboratory, m
 def test_pgbench_has_the_latency_of_each_transaction(lab: Laboratory) -> None:
     (lab.folder / "own.sql").write_text("SELECT 1;\n")
     words = {"layer": "postgresql", "data": "scale = 1", "load": "pgbench", "more": ', script = "own.sql"'}
-    ran = lab.run(sample(__file__, "cases/database-load.toml", **words))
-    assert ran.status == 0, ran
+    lab.run(sample(__file__, "cases/database-load.toml", **words)).with_status(0)
     (record,) = lab.records()
     assert record.status == "done", record.reason
     found = metrics(lab)
@@ -83,9 +81,6 @@ def test_a_load_that_lacks_its_data_is_refused_when_the_study_is_read(
     assert ran.status == 2 and said in ran.stderr and "line 7" in ran.stderr, ran
 
 
-LUA = sample(__file__, "cases/updates.lua")
-
-
 def with_script(lab: Laboratory, path: Path) -> Ended:
     words = {"layer": "mariadb", "data": "tables = 1, rows = 10", "load": "sysbench", "more": f', script = "{path}"'}
     return lab.run(sample(__file__, "cases/database-load.toml", **words))
@@ -93,7 +88,7 @@ def with_script(lab: Laboratory, path: Path) -> Ended:
 
 def test_sysbench_runs_a_script_of_one_s_own(lab: Laboratory) -> None:
     script = lab.folder / "own.lua"
-    script.write_text(LUA)
+    script.write_text(sample(__file__, "cases/updates.lua"))
     ran = with_script(lab, script)
     (record,) = lab.records()
     assert (ran.status, record.status) == (0, "done"), (ran, record.reason)
@@ -112,13 +107,9 @@ def test_where_a_script_is_wrong_is_what_sysbench_says_and_one_that_is_not_there
     assert lab.leftovers() == []
 
 
-NETWORK = sample(__file__, "cases/three-databases-over-a-network.toml")
-
-
 @pytest.mark.needs("root")
 def test_clients_of_another_node_reach_them_over_the_network(lab: Laboratory) -> None:
-    ran = lab.run(NETWORK)
-    assert ran.status == 0, ran
+    lab.run(sample(__file__, "cases/three-databases-over-a-network.toml")).with_status(0)
     assert sorted(record.status for record in lab.records()) == STATUSES, [each.reason for each in lab.records()]
     found = metrics(lab)
     for cell in CELLS:

@@ -59,10 +59,9 @@ def test_disks_memory_cpus_binding_and_arguments_arrive_cold_and_restored(lab: L
         "cpus": "2",
         "pin": f'"{cpu}"',
         "numa": '"0"',
-        "kernel_args": '"storlab_test=1"',
-        "qemu_args": '["-smbios", "type=1,serial=from-the-study"]',
-        "stack": '[{ layer = "file", size = "16M" }, { layer = "{disk.kind}" }]',
     }
+    asked |= {"kernel_args": '"storlab_test=1"', "qemu_args": '["-smbios", "type=1,serial=from-the-study"]'}
+    asked["stack"] = '[{ layer = "file", size = "16M" }, { layer = "{disk.kind}" }]'
     more = '[nodes.vm.extra.d]\ncount = 17\nstack = [{ layer = "file", size = "16M" }, { layer = "virtio-blk" }]\n'
     levels = """
 [factors.disk]
@@ -84,13 +83,10 @@ scsi = { kind = "virtio-scsi", start = "cold" }
         assert re.fullmatch("/dev/vd[c-t]" if restored else "/dev/sda", found["target"])
         on_virtio = range(18) if restored else range(1, 18)
         assert sorted(found["disks"].split()) == sorted(f"storlab-disk{number}" for number in on_virtio)
-        assert found["cpus"] == "2"
-        assert 0.6 * 256 < int(found["memory"]) / 1024 < 256
-        assert "storlab_test=1" in found["cmdline"].split()
-        assert found["serial"] == "from-the-study"
+        assert found["cpus"] == "2" and 0.6 * 256 < int(found["memory"]) / 1024 < 256
+        assert "storlab_test=1" in found["cmdline"].split() and found["serial"] == "from-the-study"
         assert facts["boot"] == ("restored" if restored else "cold")
-        assert facts["pinning"] == {"cpus": cpu, "numa": "0"}
-        assert "from-the-study" in facts["command"]
+        assert facts["pinning"] == {"cpus": cpu, "numa": "0"} and "from-the-study" in facts["command"]
 
 
 def test_two_runs_do_not_disturb_each_other_and_only_their_storage_hosts_are_in_a_network(lab: Laboratory) -> None:
@@ -103,10 +99,8 @@ def test_two_runs_do_not_disturb_each_other_and_only_their_storage_hosts_are_in_
     namespaces = {path.name for path in Path("/run/netns").glob("storlab-*")}
     assert {f"storlab-{each.identity}" for each in labs} <= namespaces
     for each, process in zip(labs, processes, strict=True):
-        result = ended(process)
-        assert result.status == 0, str(result)
-        assert endings(each) == [("done", None)]
-        assert seen(each, "vm")["network"] == "lo"
+        ended(process).with_status(0)
+        assert endings(each) == [("done", None)] and seen(each, "vm")["network"] == "lo"
         assert each.leftovers() == []
 
 
@@ -117,8 +111,7 @@ def test_a_shell_runs_what_is_piped_in_on_a_guest_and_leaves_nothing(lab: Labora
     with script.open() as typed:
         result = lab.storlab("shell", lab.study(guests("true", stack=DISK)), "vm-2", stdin=typed)
     assert result.status == 7, str(result)
-    assert result.stdout == "vm-2\n/dev/vdc\n"
-    assert lab.leftovers() == []
+    assert result.stdout == "vm-2\n/dev/vdc\n" and lab.leftovers() == []
     assert set(Path("/tmp").glob("storlab-shell-*")) <= before
 
 
@@ -134,13 +127,10 @@ def test_a_program_that_the_image_lacks_is_the_studys_mistake_and_all_else_a_rea
 def test_guests_that_want_more_memory_than_there_is_are_refused_where_it_is_written(lab: Laboratory) -> None:
     study = lab.study(guests("true", count="200", memory='"64G"'))
     line = study.read_text().splitlines().index('memory = "64G"') + 1
-    result = lab.storlab("run", study, "--out", lab.out)
-    assert result.status == 2
-    assert result.stderr.startswith(
-        f"{study}: line {line}: nodes.vm.memory: the virtual machines (vm: 200 × 64G, 1 CPU, and"
-    )
-    assert "make them smaller or fewer" in result.stderr
-    assert not lab.out.exists()
+    result = lab.storlab("run", study, "--out", lab.out).with_status(2)
+    said = f"{study}: line {line}: nodes.vm.memory: the virtual machines (vm: 200 × 64G, 1 CPU, and"
+    assert result.stderr.startswith(said)
+    assert "make them smaller or fewer" in result.stderr and not lab.out.exists()
 
 
 def test_what_qemu_refuses_is_told_in_its_words(lab: Laboratory) -> None:

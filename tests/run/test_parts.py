@@ -15,7 +15,7 @@ from laboratory import Laboratory
 from laboratory.devices import tmpfs
 from laboratory.guests import guests
 from laboratory.samples import sample
-from laboratory.studies import FIO
+from laboratory.studies import FIO, parsed
 from storlab.base.errors import NodeLost, StorlabError
 from storlab.layers.resources import Dir
 from storlab.run.beginning import new_run_id
@@ -24,7 +24,6 @@ from storlab.run.recovery.journal import Journal
 from storlab.run.recovery.reclaim import tear_down_rest
 from storlab.run.session import open_session
 from storlab.study.cells import MAIN, Cell
-from storlab.study.study import parse_study
 
 FILE = '{ layer = "file", size = "64M" }'
 EXT4 = '{ layer = "mkfs", type = "ext4" }, { layer = "mount" }'
@@ -33,8 +32,7 @@ KEPT = FILE.replace(" }", ', keep = "run" }')
 
 def cells(stack: str, rest: str = "") -> tuple[Cell, ...]:
     load = '[workload.w]\ncommand = { argv = ["true"] }\n'
-    text = f'title = "x"\nprimary = "elapsed"\nstack = [{stack}]\n{rest}\n{load}'
-    return parse_study(text.encode(), "s.toml", lambda name: "").cells
+    return parsed(f'title = "x"\nprimary = "elapsed"\nstack = [{stack}]\n{rest}\n{load}').cells
 
 
 @asynccontextmanager
@@ -50,8 +48,7 @@ async def a_run(folder: Path) -> AsyncIterator[Setups]:
                 await setups.tear_down_all()
                 rest = await tear_down_rest(journal, session)
             assert rest.failed == []
-    assert mounts(folder) == []
-    assert [*folder.glob("storlab-*")] == []
+    assert mounts(folder) == [] and [*folder.glob("storlab-*")] == []
 
 
 def check(folder: Path, body: Callable[[Setups], Awaitable[None]]) -> None:
@@ -63,8 +60,6 @@ def check(folder: Path, body: Callable[[Setups], Awaitable[None]]) -> None:
 
 
 def in_a_run(test: Callable[[Setups], Awaitable[None]]) -> Callable[[Path], None]:
-    """A test that is given the setups of a run."""
-
     @pytest.mark.needs("root")
     def given_setups(tmp_path: Path) -> None:
         check(tmp_path, test)
@@ -118,16 +113,14 @@ async def test_cells_share_the_parts_that_are_kept_and_each_has_its_own_of_the_r
     second = await set_up(setups, other)
     common = [part for key, part in second.parts.items() if first.parts.get(key) is part]
     assert [part.unit.keep for part in common] == ["run", "run"], "the node, and its file with the loop device"
-    assert directory(second) != directory(first)
-    assert announced(setups.folder, "loop.detach") == 1
+    assert directory(second) != directory(first) and announced(setups.folder, "loop.detach") == 1
 
 
 @in_a_run
 async def test_whoever_asks_for_a_part_while_it_is_made_waits_for_the_same(setups: Setups) -> None:
     (cell,) = cells(f'{FILE}, {{ layer = "loop" }}, {EXT4}', '[nodes.host]\nkeep = "round"')
     both = await asyncio.gather(*(set_up(setups, cell) for _ in range(2)))
-    assert both[0].parts == both[1].parts
-    assert directory(both[0]) == directory(both[1])
+    assert both[0].parts == both[1].parts and directory(both[0]) == directory(both[1])
     assert announced(setups.folder, "loop.detach") == 1
     await setups.end_of("round")
     assert mounts(setups.folder) == []
@@ -240,9 +233,7 @@ def study(keep: str) -> str:
 
 @pytest.mark.needs("root")
 @pytest.mark.parametrize(("keep", "times"), [("trial", 12), ("round", 6), ("run", 2)])
-def test_stacks_are_set_up_as_often_as_they_are_kept_for_and_rounds_have_blocks(
-    lab: Laboratory, keep: str, times: int
-) -> None:
+def test_stacks_are_set_up_once_for_as_long_as_they_are_kept_in_blocks(lab: Laboratory, keep: str, times: int) -> None:
     lab.succeed(study(keep), trials=12)
     records = lab.records()
     assert sum(line.get("undo") == "loop.detach" for line in lab.journal()) == times
@@ -266,6 +257,7 @@ def test_a_trial_that_fails_takes_along_what_was_kept_and_the_next_one_sets_it_u
 
 
 DISK = '{ layer = "file", size = "16M" }, { layer = "virtio-blk", cache = "{level.cache}" }'
+MADE = ', { layer = "mkfs", type = "ext4", block_size = "{level.blocks}" }, { layer = "mount" }'
 LEVELS = """[factors.level]
 a = { cache = "none", blocks = "1k" }
 b = { cache = "writethrough", blocks = "1k" }
@@ -280,18 +272,10 @@ def kept(made: str, load: str = "true", rounds: int = 1) -> str:
 
 @pytest.mark.parametrize(
     ("made", "shared"),
-    [
-        ("", [{1, 3}, {2}]),
-        (', { layer = "mkfs", type = "ext4", block_size = "{level.blocks}" }, { layer = "mount" }', [{1}, {2}, {3}]),
-        (
-            ', { layer = "mkfs", type = "ext4", block_size = "{level.blocks}", keep = "trial" }'
-            ', { layer = "mount", keep = "trial" }',
-            [{1, 3}, {2}],
-        ),
-    ],
+    [("", [{1, 3}, {2}]), (MADE, [{1}, {2}, {3}]), (MADE.replace(" }", ', keep = "trial" }'), [{1, 3}, {2}])],
 )
 def test_a_kept_guest_is_shared_by_those_who_agree_in_all_that_is_kept(made: str, shared: list[set[int]]) -> None:
-    cells = parse_study(f'title = "x"\n{kept(made)}'.encode(), "s.toml", lambda name: "").cells
+    cells = parsed(f'title = "x"\n{kept(made)}').cells
     nodes = [next(unit for unit in cell.units if unit.node == "vm") for cell in cells]
     disks = [next(unit for unit in cell.units if unit.links) for cell in cells]
     for those in ([unit.identity for unit in nodes], [unit.identity for unit in disks]):
@@ -301,8 +285,7 @@ def test_a_kept_guest_is_shared_by_those_who_agree_in_all_that_is_kept(made: str
 @pytest.mark.needs("guests")
 def test_guests_that_outlive_a_trial_have_the_disk_of_their_own_level_and_what_was_made_on_it(lab: Laboratory) -> None:
     """A guest's disk is plugged in when it starts: one that is kept is no node for a level with another disk."""
-    made = ', { layer = "mkfs", type = "ext4", block_size = "{level.blocks}" }, { layer = "mount" }'
     cache = "case {level.cache} in none) want=back;; *) want=through;; esac"
     blocks = "case {level.blocks} in 1k) size=1024;; *) size=4096;; esac"
     look = 'grep -qx "write $want" /sys/block/vdc/queue/write_cache && test $(stat -f -c %S $target) = $size'
-    lab.succeed(kept(made, f"{cache}; {blocks}; {look}", rounds=2), trials=6)
+    lab.succeed(kept(MADE, f"{cache}; {blocks}; {look}", rounds=2), trials=6)

@@ -59,14 +59,14 @@ def contains(answer: Comparison, truth: float) -> bool:
     return answer.low - 1 / 800 <= truth <= answer.high + 1 / 800
 
 
-def compared(
-    lab: Laboratory, a: str, b: str, fio: str, prepare: str = "[]"
-) -> tuple[Comparison, dict[str, Difference]]:
+Compared = tuple[Comparison, dict[str, Difference]]
+
+
+def compared(lab: Laboratory, a: str, b: str, fio: str, prepare: str = "[]") -> Compared:
     """The comparison, and of why it is so the first three lines, by each metric that they are about."""
-    # A disk's settings are the machine's: no confined command changes them.
-    unconfined = prepare != "[]"
     sides = sample(__file__, "cases/two-sides.toml", a=a, b=b, fio=fio, prepare=prepare)
-    outcome = lab.execute(sides, unconfined=unconfined)
+    # A disk's settings are the machine's: no confined command changes them.
+    outcome = lab.execute(sides, unconfined=prepare != "[]")
     assert outcome.ending == "complete", outcome.ending
     (comparison,) = outcome.summary.comparisons
     assert comparison.why is not None
@@ -79,8 +79,7 @@ def test_fsyncs_are_named_as_flushes_for_each_operation_and_a_setting_as_a_fact(
     sides = '{ sync = "0", sector = "512" }', '{ sync = "1", sector = "4k" }'
     comparison, first = compared(lab, *sides, 'rw = "write", bs = "256k", direct = 1, fsync = "{side.sync}"')
     found = first["disk.target.flushes"]
-    assert (found.a, found.per) == (0.0, "operation")
-    assert found.b == pytest.approx(1.0, abs=0.1)
+    assert (found.a, found.per) == (0.0, "operation") and found.b == pytest.approx(1.0, abs=0.1)
     assert comparison.why is not None
     facts = {fact.name: (fact.a, fact.b) for fact in comparison.why.facts}
     assert facts["logical_block_size of loop"] == ("512", "4096")
@@ -93,5 +92,4 @@ def test_read_ahead_of_half_the_size_is_named_as_the_size_of_reads(lab: Laborato
     _, sizes = compared(lab, *sides, 'rw = "read", bs = "4k"', prepare)
     assert {"disk.target.read_size", "disk.target.reads"} <= sizes.keys()
     found = sizes["disk.target.read_size"]
-    assert found.ratio is not None
-    assert max(found.ratio, 1 / found.ratio) == pytest.approx(2.0, rel=0.2)
+    assert found.ratio is not None and max(found.ratio, 1 / found.ratio) == pytest.approx(2.0, rel=0.2)
