@@ -36,12 +36,12 @@ Facts = Mapping[int, Mapping[str, str]]
 _MOST = 200
 """Comparisons that are looked underneath, at some milliseconds each: nobody reads more of them."""
 
-_ACCOUNTS, _MOVING, _IN_STEP = 2.0, 1.5, 0.5
-"""A wait that accounts for the difference comes before what is as large and as sure, and so does what moves with the
-judged metric from round to round; what is only as much a second on both sides, of all that the machine does, after it.
+_MOVING, _IN_STEP = 1.5, 0.5
+"""What moves with the judged metric from round to round comes before what is as large and as sure; what is only as much
+a second on both sides, of all that the machine does, after it.
 """
 _MOSTLY = 0.5
-"""Of the time by which operations take longer, what a wait must come to so that it accounts for it. At a queue depth of
+"""Of the time by which operations take longer, what a wait must come to so that it accounts for it, and comes first. At a queue depth of
 n each operation waits n times as long as one takes, so that depth can only hide what does not account for it.
 """
 _SAME_RATE = 0.25  # of the difference for each operation
@@ -101,11 +101,11 @@ def underneath(asked: Asked, watch: Watch, facts: Facts, alpha: float) -> Undern
     sure = [each for each in sure if share[each.row] >= _MATTERS]
     moves = {each.row: moves_together(both.pair.x[each.row], asked.log_ratios) for each in sure}
 
-    def weight(each: Named) -> float:
-        accounts = _ACCOUNTS if _accounts(both, each.row) else 1.0
+    def weight(each: Named) -> tuple[bool, float]:
         moving = _MOVING if moves[each.row] else 1.0
         in_step = _IN_STEP if _same_rate(both, each.row) else 1.0
-        return each.evidence * float(size[each.row]) * accounts * moving * in_step * math.sqrt(share[each.row])
+        large = each.evidence * float(size[each.row]) * moving * in_step * math.sqrt(share[each.row])
+        return _accounts(both, each.row), large
 
     ranked = sorted(sure, key=weight, reverse=True)
     return Underneath(
