@@ -1,7 +1,5 @@
 """What holds for all tests: a laboratory for each, what it needs, and the tier and the turn that it has."""
 
-from __future__ import annotations
-
 import asyncio
 import atexit
 import contextlib
@@ -59,9 +57,15 @@ def alone_tracing() -> Iterator[None]:
 
 @pytest.fixture
 def runner() -> Iterator[asyncio.Runner]:
-    """An event loop."""
     with asyncio.Runner() as runner:
         yield runner
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The test's own folder, in which commands run."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 @pytest.fixture

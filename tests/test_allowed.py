@@ -1,7 +1,5 @@
 """Options of other programs: what is listed, how a name and a value are judged, and the page that is written of it."""
 
-from __future__ import annotations
-
 import re
 import time
 from pathlib import Path

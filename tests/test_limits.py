@@ -1,7 +1,5 @@
 """Each limit of the table is kept: what is at it is taken, and what is one beyond is refused in one sentence."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Metrics: as declared, saved and meant by a study; percentiles of merged histograms hold the true one."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -32,8 +30,7 @@ def test_families_have_members_with_units_and_percentiles_are_numbers() -> None:
     assert DISK.member("disk.writes") is None
     family = MetricSpec("latency.p{percentile}", "s", of="latency", statistic="percentile")
     specs = Specs([family])
-    assert specs.find("latency.p99.9").percentile == 99.9
-    assert specs.find("latency.peak").unit == ""
+    assert specs.find("latency.p99.9").percentile == 99.9 and specs.find("latency.peak").unit == ""
     assert specs.statistic("latency", "percentile", 99.9) == "latency.p99.9"
     every = Specs([*latencies("latency", "ios", ()), *percentiles_of("latency", (99.0,))])
     assert [spec.name for spec in every.numbers()] == ["latency.mean", "latency.min", "latency.max", "latency.p99"]
@@ -146,8 +143,7 @@ def test_a_percentile_of_all_operations_lies_within_its_bounds(those: list[tuple
     merged = merge_histograms(pl.concat([histogram(samples, scheme) for samples, scheme in those]))
     pooled = [latency for samples, _ in those for latency in samples]
     for p, found in bounded(merged, PERCENTILES).items():
-        assert found.low <= true_percentile(pooled, p) < found.high
-        assert found.low <= found.value < found.high
+        assert found.low <= true_percentile(pooled, p) < found.high and found.low <= found.value < found.high
 
 
 @given(st.lists(nanoseconds, min_size=1, max_size=5), st.sampled_from([("fio", 64), ("agent", 16)]))
@@ -170,8 +166,7 @@ def test_the_order_and_the_grouping_of_nodes_do_not_matter(those: list[tuple[lis
     one_by_one = parts[0]
     for part in parts[1:]:
         one_by_one = merge_histograms(pl.concat([part, one_by_one]))
-    assert one_by_one.equals(at_once)
-    assert percentiles(one_by_one) == percentiles(at_once)
+    assert one_by_one.equals(at_once) and percentiles(one_by_one) == percentiles(at_once)
 
 
 def test_percentiles_are_of_all_operations_within_bounds_as_wide_as_the_bins_that_overlap() -> None:

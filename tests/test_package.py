@@ -1,7 +1,5 @@
 """The package as a whole: what ``storlab.api`` has, how modules hang together, and one version in all places."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Which tests run where, together, and in which order; and that what they cost is measured."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,8 +66,7 @@ def test_a_tests_tier_follows_from_what_it_needs_and_costs(
 
 def test_what_shares_a_set_up_is_one_group_and_whoever_shares_nothing_is_in_none() -> None:
     found = groups({"a": ["x"], "b": ["y"], "c": ["x", "y"], "d": ["z"], "e": []})
-    assert found["a"] == found["b"] == found["c"] != found["d"]
-    assert "e" not in found
+    assert found["a"] == found["b"] == found["c"] != found["d"] and "e" not in found
 
 
 def test_the_dearest_group_is_first_with_its_fixtures_and_in_its_own_order() -> None:
@@ -113,10 +110,8 @@ def test_processors_time_is_measured_of_tests_their_children_and_shared_fixtures
     )
     assert inner.runpytest_subprocess("--record-costs", "costs.json").ret == 0
     found = json.loads((inner.path / "costs.json").read_text())
-    assert found["fixtures"].keys() == {"::dear"}
-    assert found["fixtures"]["::dear"] >= 0.5
-    assert found["tests"]["test_it.py::test_itself"] >= 0.15
-    assert found["tests"]["test_it.py::test_child"] >= 0.4
+    assert found["fixtures"].keys() == {"::dear"} and found["fixtures"]["::dear"] >= 0.5
+    assert found["tests"]["test_it.py::test_itself"] >= 0.15 and found["tests"]["test_it.py::test_child"] >= 0.4
     assert "test_it.py::test_nothing" not in found["tests"]
 
 

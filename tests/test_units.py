@@ -1,7 +1,5 @@
 """Values that users write and read: sizes, durations, shares, levels; and things that hang together."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any
@@ -43,8 +41,7 @@ def test_what_is_no_size_is_refused_in_one_sentence(written: object) -> None:
 
 @given(st.integers(0, MAX_SIZE))
 def test_the_text_of_a_size_is_that_size(size: int) -> None:
-    assert parse_size(size_text(size)) == size
-    assert parse_size(str(size)) == size
+    assert parse_size(size_text(size)) == size and parse_size(str(size)) == size
 
 
 @pytest.mark.parametrize(
@@ -109,8 +106,7 @@ VALUES = st.recursive(
 @given(VALUES, st.integers(10, 80))
 def test_any_value_is_shown_on_one_short_line(value: Any, width: int) -> None:
     text = shown(value, width)
-    assert len(text) <= width
-    assert text
+    assert len(text) <= width and text
 
 
 @pytest.mark.parametrize(
@@ -129,8 +125,7 @@ def test_however_deep_a_value_is_it_is_shown_on_one_short_line(around: Callable[
     value: Any = "x"
     for _ in range(100_000):
         value = around(value)
-    assert "…" in shown(value)
-    assert len(shown(value)) <= 60
+    assert "…" in shown(value) and len(shown(value)) <= 60
 
 
 @given(st.text())

@@ -1,7 +1,5 @@
 """Questions of one command: ``storlab check``, whose exit status tells a script; and two builds of one program."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import tempfile

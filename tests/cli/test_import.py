@@ -1,7 +1,5 @@
 """``storlab import``: files of other tools become a run that reports as any other, and is never judged."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import shutil
@@ -14,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from importing import taken as imported
 from importing.test_virtiofs_tests import terse
 from storlab import open_run
 from storlab.cli.import_.options import PLAIN, ImportOptions, plain_options
@@ -36,14 +35,7 @@ PYTHON = {"Block size": {"12": 40, "14": 60}, "Algn size": {"12": 40, "14": 60}}
 AMBIGUOUS = {"disks": {"vda": {"granularity": {"4096": 9}, "alignment": {"512": 9}}}}
 TWO_DISKS = {"disks": {**FOUR["disks"], "vdb": {"granularity": {"16896": 300}, "alignment": {"16384": 300}}}}
 
-
 pytestmark = pytest.mark.usefixtures("here")
-
-
-def imported(*words: str, out: str = "run") -> Ran:
-    ran = call("import", *words, "--out", out)
-    assert ran.status == 0, ran.message
-    return ran
 
 
 def report(run: str = "run", *words: str) -> str:
@@ -101,11 +93,9 @@ def test_two_files_of_sysbench_are_described_and_not_judged_in_every_format() ->
     assert values("tps") == [5298.68, 5374.40]
     for form in ("text", "md", "csv", "json", "adoc"):
         said = report("run", "--format", form)
-        assert "one run of each, not interleaved" in said
-        assert "there are no verdicts" in said
+        assert "one run of each, not interleaved" in said and "there are no verdicts" in said
     text = report()
-    assert "no comparisons" in text
-    assert "5.30k/s none unknown" in text
+    assert "no comparisons" in text and "5.30k/s none unknown" in text
     report("run", "--format", "html")
     page = Path("run/report.html").read_text()
     assert "not interleaved" in page and "Over time" in page
@@ -167,8 +157,7 @@ def test_machines_of_bonnie_are_cells_and_its_repeats_rounds() -> None:
     said = report("run", "--format", "md")
     assert "file_size" in said and "16G" in said and "num_files" in said
     ran = imported("bonnie", str(GOLDEN / "bonnie-2.00a.csv"), out="repeats")
-    assert "2 trials of 1 cell" in ran.output
-    assert "ended in under 500 ms" in ran.message
+    assert "2 trials of 1 cell" in ran.output and "ended in under 500 ms" in ran.message
     assert report("repeats")
 
 
@@ -212,8 +201,7 @@ def test_the_head_of_a_report_says_what_the_largest_connections_did_and_what_is_
     assert "packets 40; connections 1; seconds 0.000875" in imported("pcap", PCAP).output
     text, name = report(), "client:46340 > server:1025"
     assert f"{name}: received 13 data segments, 27 ACKs of these, each 2796 bytes on = 2.00 MSS of 1398" in text
-    assert f"{name}: 20,970 bytes are missing from the capture" in text
-    assert "acks.sent.mss: pcap" in text
+    assert f"{name}: 20,970 bytes are missing from the capture" in text and "acks.sent.mss: pcap" in text
     found = open_run("run").metrics.filter(pl.col("metric") == "missing.received")
     assert set(found["value"].to_list()) == {20_970.0}
 

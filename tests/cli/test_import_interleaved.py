@@ -1,7 +1,5 @@
 """``storlab import --interleaved``: set-ups that took turns are judged on their user's word, if files bear it out."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -62,8 +60,7 @@ def test_set_ups_that_took_turns_get_a_verdict_that_rests_on_their_users_word(tm
         "Verdicts rest on the word of whoever imported them that they were measured in turns on one machine, "
         "with none left out." in text
     )
-    assert "Their order is that in which they were given" in text
-    assert "no verdicts" not in text
+    assert "Their order is that in which they were given" in text and "no verdicts" not in text
     ran = call("compare", str(run), "--by", "fs")
     assert ran.status == 0, ran.message
     assert "b is better than a" in ran.output
@@ -118,13 +115,11 @@ def test_what_took_no_turns_by_its_own_times_is_refused_though_it_is_declared_an
     given = list(dict.fromkeys(alternating))
     ran = call("import", "fio", *by_side(given), "--interleaved", "--out", str(tmp_path / "run"))
     assert (ran.status, ran.output) == (2, "")
-    assert says in ran.message
-    assert "Without --interleaved they are described, and not judged" in ran.message
+    assert says in ran.message and "Without --interleaved they are described, and not judged" in ran.message
     assert not (tmp_path / "run").exists()
 
 
 def sysbench(folder: Path, order: str) -> list[str]:
-    """A file for each trial, all of them different."""
     text = (FIO.parent / "sysbench-sync.txt").read_text()
     files = []
     for at, level in enumerate(order):
@@ -153,9 +148,7 @@ def test_a_copy_of_a_file_is_no_repeat_of_whichever_set_up(name: str, tmp_path: 
     copy = tmp_path / name
     copy.write_bytes(Path(files[0]).read_bytes())
     ran = call("import", "fio", *by_side([*files, str(copy)]), "--interleaved", "--out", str(tmp_path / "run"))
-    assert ran.status == 2
-    assert "are identical" in ran.message
-    assert "a copy is not a repeat" in ran.message
+    assert ran.status == 2 and "are identical" in ran.message and "a copy is not a repeat" in ran.message
 
 
 @pytest.mark.parametrize(

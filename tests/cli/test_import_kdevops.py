@@ -1,19 +1,17 @@
 """``storlab import`` of kdevops' folders of results: hosts, by their names and what lies beside, tell set-ups apart."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from importing import taken as imported
 from storlab import open_run
-from study.program import Ran, call
+from study.program import call
 
 IMPORTS = Path(__file__).parent.parent.parent / "examples" / "imports"
 XFS, EXT4 = "kdevops-xfs-reflink-16k", "kdevops-ext4-4k-bigalloc-16k"
-
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -47,12 +45,6 @@ def fio_host(results: str, host: str, jobs: Sequence[str] = ("randread_bs4k_iode
     return folder
 
 
-def imported(*words: str, out: str = "run") -> Ran:
-    ran = call("import", *words, "--out", out)
-    assert ran.status == 0, ran.message
-    return ran
-
-
 def factors(run: str = "run") -> dict[str, list[str]]:
     trials = open_run(run).trials
     names = [name for name in trials.columns if name.startswith("factor.")]
@@ -70,10 +62,7 @@ def test_hosts_of_the_sysbench_workflow_differ_in_file_system_and_doublewrite(pa
     for host in (XFS, f"{XFS}-dev", EXT4, f"{EXT4}-dev"):
         sysbench_host("kdevops/workflows/sysbench/results", host)
     ran = imported("sysbench", path)
-    assert factors() == {
-        "fs": ["ext4-4k-bigalloc-16k"] * 2 + ["xfs-reflink-16k"] * 2,
-        "doublewrite": ["on", "off"] * 2,
-    }
+    assert factors() == {"fs": ["ext4-4k-bigalloc-16k"] * 2 + ["xfs-reflink-16k"] * 2, "doublewrite": ["on", "off"] * 2}
     assert "innodb_doublewrite.txt" not in ran.message and "sysbench_populate.txt" in ran.message
     assert call("import", path).output.startswith(f"{path}: recognised as sysbench")
 
@@ -106,8 +95,7 @@ def test_postgresql_has_a_switch_of_its_own_and_hosts_alike_are_told_apart_by_th
     Path("results/a-xfs-4k-ab/last-kernel.txt").write_text("6.14.0\n")
     imported("sysbench", "results")
     found = factors()
-    assert found["full_page_writes"] == ["on", "off", "on"]
-    assert found["kernel"] == ["6.14.0", "6.14.0", "–"]
+    assert found["full_page_writes"] == ["on", "off", "on"] and found["kernel"] == ["6.14.0", "6.14.0", "–"]
 
 
 def test_a_host_or_a_file_of_one_is_known_alone_and_a_kernel_of_the_whole_folder_is_said_to_be_that() -> None:

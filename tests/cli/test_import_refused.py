@@ -4,8 +4,6 @@ What is refused is refused in one sentence, and nothing is left; nor is what a k
 make of hostile text is for ``importing/`` and ``attacks/test_parsers.py``.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import os
@@ -42,7 +40,6 @@ KINDS: dict[str, tuple[Path, list[str]]] = {
 }
 TABLE = b"fs,IOPS\nxfs,1000\n"
 
-
 pytestmark = pytest.mark.usefixtures("here")
 
 
@@ -65,8 +62,7 @@ def refused(*words: str | Path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
-    [line.split("\t") for line in sample(__file__, "cases/import-refused.txt").splitlines()],
+    ("arguments", "says"), [line.split("\t") for line in sample(__file__, "cases/import-refused.txt").splitlines()]
 )
 def test_a_mistake_has_status_2_and_leaves_nothing(arguments: str, says: str, tmp_path: Path) -> None:
     for name in ("sysbench-sync.txt", "fio.json", "table.csv"):
@@ -160,16 +156,12 @@ def test_what_editors_add_changes_nothing(kind: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "name"),
     [
-        ("csv", "a b\nc.x"),
-        ("bonnie", "[red]x[bold].x"),
-        ("sysbench", "-x"),
-        ("fio", os.fsdecode(b"\xff\xfe[red].x")),
-        ("blkalgn", "\x1b[31m\u202e.x"),
-        ("csv", "💾" * 60),
+        ("csv", "a b\nc.x"), ("bonnie", "[red]x[bold].x"), ("sysbench", "-x"),
+        ("fio", os.fsdecode(b"\xff\xfe[red].x")), ("blkalgn", "\x1b[31m\u202e.x"), ("csv", "💾" * 60),
         ("sysbench", "%s{}$HOME.x"),
     ],
     ids=range(7),
-)
+)  # fmt: skip
 def test_a_file_may_have_any_name_and_its_run_is_read_again(kind: str, name: str, tmp_path: Path) -> None:
     shutil.copy(KINDS[kind][0], name)
     said = imports(kind, tmp_path / name)
@@ -229,8 +221,7 @@ def test_of_a_folder_neither_links_nor_runs_of_storlab_are_followed() -> None:
     os.mkfifo("results/pipe")
     for name in ("first", "second"):  # the second time, the first run lies there
         said = imports("fio", "results", f"results/{name}")
-        assert "4 trials of 2 cells" in said
-        assert "were not read" not in said
+        assert "4 trials of 2 cells" in said and "were not read" not in said
 
 
 @pytest.mark.needs("root")

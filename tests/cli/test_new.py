@@ -1,7 +1,5 @@
 """``storlab new``: studies from answers by options or on a terminal, presets, and files that stay as they are."""
 
-from __future__ import annotations
-
 import io
 import os
 import pty
@@ -28,9 +26,8 @@ ALL = ("--compare", "safety", "--on", "file", "--load", "stream-write", "--until
 
 
 @pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+def _in_a_folder_of_its_own(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(here / "state"))
     monkeypatch.setattr(sys, "stdin", io.StringIO())
 
 
@@ -71,8 +68,7 @@ def test_with_all_options_it_asks_nothing_and_a_name_may_be_a_path_or_be_left_ou
     ran = new("study", *ALL)
     assert ran.output.splitlines()[-1] == "Next: `storlab run study.toml`"
     study = load_study(Path("study.toml"))
-    assert study.model.title == "Buffered, direct or synchronous under one long write"
-    assert study.notes == ()
+    assert study.model.title == "Buffered, direct or synchronous under one long write" and study.notes == ()
     Path("folder").mkdir()
     new("folder/log", *ALL, "--unchecked")
     new("other.study", *ALL, "--unchecked")
@@ -82,8 +78,7 @@ def test_with_all_options_it_asks_nothing_and_a_name_may_be_a_path_or_be_left_ou
 
 def test_what_is_missing_is_an_error_that_names_it_where_nobody_can_answer_and_yes_takes_defaults() -> None:
     message = refused("study", "--compare", "safety", "--guests", "0")
-    assert "--on, --load, --until are missing" in message
-    assert "--yes" in message
+    assert "--on, --load, --until are missing" in message and "--yes" in message
     new("study", "--compare", "safety", "--yes", "--on", ".")
     assert f'path = "{Path.cwd()}"' in written()
     new("--yes", "--unchecked")
@@ -155,8 +150,7 @@ def test_five_answers_on_a_terminal_make_a_study_each_checked_as_it_is_given(ask
         assert reason in " ".join(ran.message.split()), ran.message
     study = load_study(Path("study.toml"))
     assert study.model.repeat.until == 0.05
-    assert f'path = "{Path.cwd()}"' in written()
-    assert 'rw         = "write"' in written()
+    assert f'path = "{Path.cwd()}"' in written() and 'rw         = "write"' in written()
 
 
 def test_enter_takes_what_is_in_brackets_and_options_are_not_asked_for(asked: list[str]) -> None:
@@ -187,8 +181,7 @@ def disk(tmp_path: Path) -> Iterator[str]:
 def test_a_device_with_data_is_taken_only_when_it_is_named_twice(disk: str, asked: list[str]) -> None:
     chosen = ("--compare", "nothing", "--load", "random-read", "--until", "look")
     message = refused("study", *chosen, "--yes", "--on", disk)
-    assert "carries a signature of ext4" in message
-    assert f"--wipe {disk}" in message
+    assert "carries a signature of ext4" in message and f"--wipe {disk}" in message
     asked += [disk, "/dev/other", disk, "0"]  # the device; its name once more, wrongly and rightly
     ran = new("study", *chosen)
     assert "carries a signature of ext4" in " ".join(ran.message.split())
@@ -259,8 +252,7 @@ def test_defaults_fit_the_answers_and_all_targets_say_what_becomes_of_them() -> 
     assert Answers("databases").load == "transactions"
     assert Answers("vm-disks").guests == 1
     assert Answers("file-systems").guests == 0
-    assert set(TARGETS) == set(PATHS)
-    assert "lost" in TARGETS["device"]
+    assert set(TARGETS) == set(PATHS) and "lost" in TARGETS["device"]
     assert [asked.native for asked in loaded(Answers("vm-disks")).model.compare] == [True]
     assert "native" not in study_text(Answers("file-systems"))
 

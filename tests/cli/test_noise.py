@@ -1,7 +1,5 @@
 """``storlab noise``, for real and short; what ``plan`` makes of it; and how it ends when it is interrupted."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import signal
@@ -18,10 +16,9 @@ from study.program import call
 
 
 @pytest.fixture(autouse=True)
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    return tmp_path / "state"
+def state(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(here / "state"))
+    return here / "state"
 
 
 def kept(**changed: object) -> MachineNoise:
@@ -34,10 +31,8 @@ def test_the_built_in_load_tells_what_can_be_seen_and_keeps_it(tmp_path: Path, s
     ran = call("noise", "--for", "1s", "--in", str(tmp_path), "--json")
     assert ran.status == 0, ran.message
     told = json.loads(ran.output)
-    assert len(told["values"]) == FEWEST
-    assert told["seconds"] > told["overhead"] > 0
-    assert told["noise"][0]["pairs"] == FEWEST // 2
-    assert set(told["rounds"]) >= {"0.01", "0.1"}
+    assert len(told["values"]) == FEWEST and told["seconds"] > told["overhead"] > 0
+    assert told["noise"][0]["pairs"] == FEWEST // 2 and set(told["rounds"]) >= {"0.01", "0.1"}
     assert Path(told["file"]).is_relative_to(state)
     again = saved()
     assert again is not None and list(again.values) == told["values"]
@@ -79,8 +74,7 @@ def test_where_no_noise_is_known_the_plan_names_its_assumption() -> None:
 )
 def test_a_mistake_is_one_sentence(words: tuple[str, ...], message: str) -> None:
     ran = call("noise", *words)
-    assert ran.status == 2
-    assert message in ran.message
+    assert ran.status == 2 and message in ran.message
     assert not noise_file().exists()
 
 
@@ -91,8 +85,7 @@ def test_a_study_that_names_its_place_is_not_moved_to_another_in_silence(layer: 
         '[workload.load]\ncommand = { argv = ["false"] }\n'
     )
     ran = call("noise", "own.toml", "--for", "1s", "--quiet", "--in", str(tmp_path))
-    assert ran.status == 2
-    assert f"--in {tmp_path}: this study names /srv itself" in ran.message
+    assert ran.status == 2 and f"--in {tmp_path}: this study names /srv itself" in ran.message
     assert f"leave --in out, or change the path of its layer {layer}" in ran.message
 
 
@@ -147,10 +140,8 @@ def test_ctrl_c_says_what_the_trials_until_then_tell_and_keeps_it(lab: Laborator
     assert result.status == 130, str(result)
     assert "the running trial is finished first" in result.stderr
     told = json.loads(result.stdout)
-    assert len(told["values"]) >= FEWEST
-    assert told["noise"]
-    assert files(lab) == [Path(told["file"])]
-    assert nothing_is_left(lab)
+    assert len(told["values"]) >= FEWEST and told["noise"]
+    assert files(lab) == [Path(told["file"])] and nothing_is_left(lab)
 
 
 @pytest.mark.parametrize(
@@ -168,10 +159,8 @@ def test_ctrl_c_too_soon_says_so_and_twice_or_as_sigterm_stops_the_trial_and_not
     interrupt(process, signals)
     result = ended(process)
     assert (result.status, result.stdout) == (130, ""), str(result)
-    assert said in result.stderr
-    assert "Traceback" not in result.stderr
-    assert files(lab) == []
-    assert nothing_is_left(lab)
+    assert said in result.stderr and "Traceback" not in result.stderr
+    assert files(lab) == [] and nothing_is_left(lab)
 
 
 def test_what_a_kill_leaves_clean_takes_down_and_removes(lab: Laboratory) -> None:
@@ -186,6 +175,5 @@ def test_what_a_kill_leaves_clean_takes_down_and_removes(lab: Laboratory) -> Non
     cleaned = lab.storlab("clean", "--yes")
     assert cleaned.status == 0, str(cleaned)
     assert f"{folder}: removed, because the process that worked in it is gone" in cleaned.stdout
-    assert files(lab) == []
-    assert nothing_is_left(lab)
+    assert files(lab) == [] and nothing_is_left(lab)
     assert nothing_known(lab.storlab("clean", "--yes").stdout, lab.folder)

@@ -1,7 +1,5 @@
 """``storlab plan``: what it prints for people and programs, what it foresees, and how it shows nodes."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -33,10 +31,9 @@ DIRECTORY, RW = '"directory"', 'rw = "randwrite"'
 
 
 @pytest.fixture(autouse=True)
-def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def study(here: Path) -> Path:
     Path("two.toml").write_text(STUDY)
-    return tmp_path
+    return here
 
 
 def planned(*arguments: str) -> str:
@@ -63,9 +60,7 @@ def test_a_plan_for_programs_is_the_same_for_the_same_seed(study: Path) -> None:
         return plan
 
     plan = made(7)
-    assert plan == made(7)
-    assert plan["order"] != made(8)["order"]
-    assert len(plan["cells"]) == 6
+    assert plan == made(7) and plan["order"] != made(8)["order"] and len(plan["cells"]) == 6
     assert plan["rounds"] == {"min": 2, "max": 4}
     assert all(sorted(order) == [1, 2, 3, 4, 5, 6] for order in plan["order"].values())
     assert plan["seconds_per_round"] == pytest.approx(6 * 2.5)
@@ -73,9 +68,7 @@ def test_a_plan_for_programs_is_the_same_for_the_same_seed(study: Path) -> None:
 
 def test_rounds_only_and_set_change_the_plan_and_without_a_seed_there_is_no_order_yet(study: Path) -> None:
     plan = json.loads(planned("--json", "--rounds", "3", "--only", "bs=4k", "--set", "title=Other"))
-    assert plan["rounds"] == {"min": 3, "max": 3}
-    assert plan["factors"]["bs"] == ["4k"]
-    assert plan["title"] == "Other"
+    assert plan["rounds"] == {"min": 3, "max": 3} and plan["factors"]["bs"] == ["4k"] and plan["title"] == "Other"
     assert [cell["cell"] for cell in plan["cells"]] == [1, 2, 3]
     assert json.loads(planned("--json", "--seed", "0"))["order"] is not None
     assert json.loads(planned("--json"))["order"] is None
@@ -100,15 +93,12 @@ def test_what_is_not_there_and_what_fio_does_not_know_is_refused(
 ) -> None:
     Path("two.toml").write_text(STUDY.replace(behind, f"{behind}, {more}"))
     ran = call(*allowing([command, "two.toml"]))
-    assert ran.status == 2
-    assert ran.message.startswith(f"two.toml: {where}")
-    assert says in ran.message
+    assert ran.status == 2 and ran.message.startswith(f"two.toml: {where}") and says in ran.message
     assert ran.message.count("\n") == 1
     assert [path.name for path in study.iterdir()] == ["two.toml"]
 
 
 def with_stack(*layers: str) -> None:
-    """The study on these layers."""
     Path("two.toml").write_text(STUDY.replace('{ layer = "directory" }', ", ".join(layers)))
 
 
@@ -117,13 +107,10 @@ def test_a_file_larger_than_the_free_space_and_a_device_that_is_not_there_are_re
         pytest.skip("without root block devices are unsupported, and so nothing takes space")
     with_stack('{ layer = "file", size = "4096T" }', '{ layer = "loop" }')
     ran = call("plan", "two.toml")
-    assert ran.status == 2
-    assert ran.message.startswith("two.toml: line 3: stack[0].size: ")
-    assert "free" in ran.message
+    assert ran.status == 2 and ran.message.startswith("two.toml: line 3: stack[0].size: ") and "free" in ran.message
     with_stack('{ layer = "device", path = "/dev/no-such-disk" }')
     ran = call("plan", "two.toml", "--allow", "device=/dev/no-such-disk")
-    assert ran.status == 2
-    assert ran.message.startswith("two.toml: line 3: stack[0].path: ")
+    assert ran.status == 2 and ran.message.startswith("two.toml: line 3: stack[0].path: ")
     assert "there is no block device /dev/no-such-disk" in ran.message
 
 
@@ -276,8 +263,7 @@ def test_a_stack_that_crosses_nodes_is_told_once_from_its_foundation_into_the_ma
     assert needs_list(cells)
     rows = stack_rows(cells)
     chain = "storage: zpool → zvol clone → nbd-export ⇢ vm: virtio-blk none → mkfs ext4 → mount"
-    assert rows[0] == ("1–2", "vm ×2", chain)
-    assert rows[1][2].startswith("storage: zpool sync=disabled → ")
+    assert rows[0] == ("1–2", "vm ×2", chain) and rows[1][2].startswith("storage: zpool sync=disabled → ")
     assert rows[-1] == ("all", "storage", "host: file 4G ⇢ storage: virtio-blk none")
 
 
@@ -286,8 +272,7 @@ def test_a_machine_on_the_bare_disk_ends_with_that_and_nodes_without_a_stack_are
     assert stack_rows(cells) == [("all", "vm", "host: file 64M ⇢ vm: nvme none")]
     nodes = '[factors]\nwho = ["a", "b"]\n[nodes.a]\n[nodes.b]\n[workload.v]\non = "{who}"\nfio = { size = "1M" }'
     cells = made(f'stack = [{{ layer = "directory" }}]\n{nodes}\n[trial]\nworkloads = ["v"]').cells
-    assert stack_rows(cells) == [("1", "a", "directory"), ("2", "b", "directory")]
-    assert not needs_list(cells)
+    assert stack_rows(cells) == [("1", "a", "directory"), ("2", "b", "directory")] and not needs_list(cells)
 
 
 def test_a_machine_is_described_by_what_is_not_usual() -> None:

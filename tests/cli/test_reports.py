@@ -1,7 +1,5 @@
 """``storlab report`` and ``compare``: messages and statuses, where they write, and what they say of damaged runs."""
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 import subprocess
@@ -80,8 +78,7 @@ def test_a_file_that_was_imported_twice_is_not_taken_for_more_rounds(tmp_path: P
 def test_mistakes_are_one_sentence_and_status_two(runs: Path, words: tuple[str, ...], message: str) -> None:
     ran = program("compare", *words, folder=runs)
     assert ran.returncode == 2, ran.stdout
-    assert message in ran.stderr
-    assert "Traceback" not in ran.stderr
+    assert message in ran.stderr and "Traceback" not in ran.stderr
 
 
 def test_runs_that_have_nothing_in_common_end_with_status_three_and_what_to_ask_instead(runs: Path) -> None:
@@ -98,13 +95,12 @@ def test_a_gate_that_can_not_be_told_yet_ends_with_status_four_unless_it_may_pas
 
 
 @pytest.fixture
-def imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def imported(here: Path) -> Path:
     """``old`` and ``new``, each imported from a file of its own, in the folder in which commands run."""
-    monkeypatch.chdir(tmp_path)
     for name, rate in (("old", 1000), ("new", 1100)):
         Path(f"{name}.csv").write_text(f"rate\n{rate}\n")
         assert call("import", "csv", f"{name}.csv", "--value", "rate", "--label", name, "--out", name).status == 0
-    return tmp_path
+    return here
 
 
 COMMANDS = [("report", "old", "--format", "md", "-o"), ("compare", "old", "new", "--by", "file", "-o")]
@@ -126,8 +122,7 @@ def test_where_nothing_can_be_written_is_the_users_mistake(
     before = sorted(imported.rglob("*"))
     ran = call(*command, place)
     assert (ran.status, ran.output) == (2, "")
-    assert ran.message.startswith(says)
-    assert ran.message.count("\n") == 1
+    assert ran.message.startswith(says) and ran.message.count("\n") == 1
     assert sorted(imported.rglob("*")) == before
 
 
@@ -138,8 +133,7 @@ def test_a_full_disk_leaves_the_old_report_and_no_half_of_a_new_one(imported: Pa
         (disk / "report").write_text("the old one")
         (disk / "rest").write_bytes(b"x" * 4096)
         ran = call(*command, str(disk / "report"))
-        assert ran.status == 2
-        assert ran.message == f"storlab: cannot write {disk}/report: No space left on device\n"
+        assert ran.status == 2 and ran.message == f"storlab: cannot write {disk}/report: No space left on device\n"
         assert (disk / "report").read_text() == "the old one"
         assert sorted(path.name for path in disk.iterdir()) == ["report", "rest"]
 
@@ -160,7 +154,6 @@ def test_a_run_on_a_full_disk_keeps_its_old_page_and_the_new_one_may_go_elsewher
 
 
 def fill(file: Path) -> None:
-    """Take all the space that there is."""
     with contextlib.suppress(OSError), file.open("wb", buffering=0) as out:
         while True:
             out.write(b"x" * 4096)
@@ -182,15 +175,14 @@ def test_a_file_in_the_place_of_a_run_is_called_one(imported: Path, words: tuple
 
 
 @pytest.fixture
-def three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def three(here: Path) -> Path:
     """Imported: three files, a cell each."""
-    monkeypatch.chdir(tmp_path)
     files = []
     for number in range(1, 4):
         files.append(f"{number}.csv")
         Path(files[-1]).write_text(f"rate\n{1000 + number}\n")
     assert call("import", "csv", *files, "--value", "rate", "--out", "run").status == 0
-    return tmp_path / "run"
+    return here / "run"
 
 
 def loop(path: Path) -> None:

@@ -1,7 +1,5 @@
 """``storlab run --fail-on`` takes as many rounds as it takes; what a run says of its comparisons after each of them."""
 
-from __future__ import annotations
-
 import io
 import json
 import shutil

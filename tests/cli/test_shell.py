@@ -1,7 +1,5 @@
 """``storlab shell`` leaves nothing behind, and ``storlab clean`` shows what it would do to what others left."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys
@@ -33,9 +31,7 @@ def test_what_is_piped_in_runs_on_a_node_that_there_is_and_its_status_counts(arg
     assert (done.returncode, done.stderr) == (2, "storlab: there is no node 'hots'; did you mean 'host'?\n")
     assert list((tmp_path / "tmp").iterdir()) == []
     done = subprocess.run(argv, input="pwd; exit 7\n", capture_output=True, text=True, check=False)
-    assert done.returncode == 7
-    assert "/storlab-" in done.stdout
-    assert not Path(done.stdout.strip()).exists()
+    assert done.returncode == 7 and "/storlab-" in done.stdout and not Path(done.stdout.strip()).exists()
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
@@ -80,7 +76,6 @@ def test_clean_without_a_terminal_shows_what_it_would_do_and_with_yes_does_it(tm
     assert list(remembered_runs()) == ["20260101-000000-abcd"]
     remember_run("20260101-000000-abcd", tmp_path / "gone")
     done = call("clean", "--yes")
-    assert done.status == 0
-    assert "it is forgotten" in done.output
+    assert done.status == 0 and "it is forgotten" in done.output
     assert not remembered_runs()
     assert nothing_known(call("clean").output, tmp_path)

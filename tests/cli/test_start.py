@@ -1,7 +1,5 @@
 """How commands begin and end: each loads what it needs and no more, and every end is a message and a status."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -171,16 +169,13 @@ COMMANDS = [command.name or command.callback.__name__ for command in app.registe
 def test_every_command_explains_itself(command: str) -> None:
     for option in ("--help", "-h"):
         ran = call(command, option)
-        assert ran.status == 0
-        assert ran.message == ""
-        assert ran.output.startswith(f"Usage: storlab {command}")
+        assert ran.status == 0 and ran.message == "" and ran.output.startswith(f"Usage: storlab {command}")
         assert max(map(len, ran.output.splitlines())) <= 80
 
 
 def test_the_list_of_commands_cuts_no_sentence_short_and_the_version_is_a_line() -> None:
     ran = call("--help")
-    assert ran.status == 0
-    assert "..." not in ran.output.replace("[ARGS]...", "")
+    assert ran.status == 0 and "..." not in ran.output.replace("[ARGS]...", "")
     assert all(f"\n  {command} " in ran.output for command in COMMANDS)
     assert call().status == 2
     ran = call("--version")
@@ -190,36 +185,23 @@ def test_the_list_of_commands_cuts_no_sentence_short_and_the_version_is_a_line()
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ("plan", "Missing argument 'STUDY'"),
-        ("plan quick other", "unexpected extra argument"),
-        ("pln quick", "Did you mean 'plan'?"),
-        ("plan quick --sed 1", "--seed"),
-        ("plan quick --rounds 0", "--rounds"),
-        ("plan quick --rounds many", "--rounds"),
-        ("plan quick --seed -1", "--seed"),
-        ("plan quick --set seze=1G", "did you mean 'size'?"),
-        ("plan quick --only fs=zfs", "fs has no level 'zfs'"),
-        ("plan quik", "did you mean 'quick'?"),
+        ("plan", "Missing argument 'STUDY'"), ("plan quick other", "unexpected extra argument"),
+        ("pln quick", "Did you mean 'plan'?"), ("plan quick --sed 1", "--seed"),
+        ("plan quick --rounds 0", "--rounds"), ("plan quick --rounds many", "--rounds"),
+        ("plan quick --seed -1", "--seed"), ("plan quick --set seze=1G", "did you mean 'size'?"),
+        ("plan quick --only fs=zfs", "fs has no level 'zfs'"), ("plan quik", "did you mean 'quick'?"),
         ("run quik", "did you mean 'quick'?"),
         ("run quick --set repeat.max=0", "--set repeat.max=0: 0 should be at least 1"),
-        ("run quick --set repeat.min=500", "min = 500 is more than max"),
-        ("report nowhere", "nowhere"),
-        ("report . --format docx", "docx"),
-        ("resume nowhere", "nowhere"),
-        ("clean nowhere", "nowhere"),
+        ("run quick --set repeat.min=500", "min = 500 is more than max"), ("report nowhere", "nowhere"),
+        ("report . --format docx", "docx"), ("resume nowhere", "nowhere"), ("clean nowhere", "nowhere"),
         ("run", "name a study: `storlab list` shows"),
     ],
-)
-def test_a_mistake_in_the_arguments_has_status_2(
-    arguments: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+)  # fmt: skip
+def test_a_mistake_in_the_arguments_has_status_2(arguments: str, says: str, here: Path) -> None:
     ran = call(*arguments.split())
     assert ran.status == 2, ran
-    assert says in ran.message
-    assert ran.output == ""
-    assert "Traceback" not in ran.message
-    assert list(tmp_path.iterdir()) == []
+    assert says in ran.message and ran.output == "" and "Traceback" not in ran.message
+    assert list(here.iterdir()) == []
 
 
 def test_a_fault_of_ours_is_one_sentence_and_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,8 +211,7 @@ def test_a_fault_of_ours_is_one_sentence_and_a_file(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(storlab.study.study, "parse_study", break_down)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     ran = call("plan", "quick")
-    assert ran.status == 1
-    assert "Traceback" not in ran.message
+    assert ran.status == 1 and "Traceback" not in ran.message
     assert ran.message.startswith("storlab: internal error, ZeroDivisionError: a bug\n")
     (file,) = tmp_path.iterdir()
     assert str(file) in ran.message
@@ -251,21 +232,16 @@ def test_a_fault_of_ours_is_told_where_no_file_can_be_written(
 @pytest.mark.parametrize(
     ("error", "status"),
     [
-        (SafetyError("no"), 2),
-        (MissingTool("no"), 2),
-        (NodeLost("no"), 1),
-        (StorlabError("no"), 1),
-        (PermissionError(13, "Permission denied", "/x"), 1),
-        (OSError(28, "No space left on device", "/x"), 1),
+        (SafetyError("no"), 2), (MissingTool("no"), 2), (NodeLost("no"), 1), (StorlabError("no"), 1),
+        (PermissionError(13, "Permission denied", "/x"), 1), (OSError(28, "No space left on device", "/x"), 1),
     ],
-)
+)  # fmt: skip
 def test_every_kind_of_error_is_a_message_and_a_status(
     error: Exception, status: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert explain(error) == status
     said = capsys.readouterr().err
-    assert said.startswith("storlab: ")
-    assert said.count("\n") == 1
+    assert said.startswith("storlab: ") and said.count("\n") == 1
     assert "No space" not in str(error) or all(each in said for each in ("no space left", "/x", "storlab resume"))
 
 

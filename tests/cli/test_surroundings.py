@@ -1,7 +1,5 @@
 """How commands end and speak: each exit status by a real run; whatever locale, terminal, umask and streams are."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -24,19 +22,13 @@ from study.program import PROGRAM, program
 SAMPLE = Path(__file__).parent.parent / "importing" / "golden" / "sysbench-oltp.txt"
 NO_LOCALE = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 SURROUNDINGS = {
-    "ASCII": {"PYTHONIOENCODING": "ascii"},
-    "ISO-8859-1": {"PYTHONIOENCODING": "latin-1"},
-    "a dumb terminal": {"TERM": "dumb"},
-    "20 columns": {"COLUMNS": "20"},
-    "nothing at all": {},
-}
+    "ASCII": {"PYTHONIOENCODING": "ascii"}, "ISO-8859-1": {"PYTHONIOENCODING": "latin-1"},
+    "a dumb terminal": {"TERM": "dumb"}, "20 columns": {"COLUMNS": "20"}, "nothing at all": {},
+}  # fmt: skip
 COMMANDS = {
-    "list": "quick-directory",
-    "plan quick-directory": "random-write.bs",
-    "report RUN": "transactions",
-    "report RUN --format csv": "estimate,sysbench,",
-    "plan quik": "did you mean 'quick'?",
-}
+    "list": "quick-directory", "plan quick-directory": "random-write.bs", "report RUN": "transactions",
+    "report RUN --format csv": "estimate,sysbench,", "plan quik": "did you mean 'quick'?",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

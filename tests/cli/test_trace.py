@@ -1,7 +1,5 @@
 """``storlab trace`` without a disk: what is refused, notes on disks, signals, tables, views, files of events."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json
@@ -42,14 +40,9 @@ def test_who_issued_requests_is_taken_from_all_of_them() -> None:
         return ("vda", "write", "", length, 4096, None, count, (count,) * 5)
 
     line = {
-        "event": "counts",
-        "final": True,
-        "monotonic_ns": 1,
-        "realtime_ns": 1,
-        "latency": [],
-        "others": [],
+        "event": "counts", "final": True, "monotonic_ns": 1, "realtime_ns": 1, "latency": [], "others": [],
         "lost": {},
-    }
+    }  # fmt: skip
     rows = {"requests": [row(9), row(2, 8192)], "own": [row(4)], "kernel": [row(3), row(2, 8192)]}
     (counts,) = decode_lines(json.dumps(line | rows).encode(), "x")
     assert isinstance(counts, Counts)
@@ -88,15 +81,10 @@ def test_totals_name_each_operation_most_first() -> None:
         ("--tcp --host store", "--host: 'store' does not appear to be an IPv4 or IPv6 address"),
     ],
 )
-def test_a_mistake_in_the_arguments_is_told_before_anything_is_traced(
-    arguments: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_mistake_in_the_arguments_is_told_before_anything_is_traced(arguments: str, says: str, here: Path) -> None:
     os.mkfifo("pipe.json")
     ran = call("trace", *arguments.split())
-    assert ran.status == 2
-    assert says in ran.message
-    assert "Traceback" not in ran.message
+    assert ran.status == 2 and says in ran.message and "Traceback" not in ran.message
 
 
 def test_a_disk_without_queues_is_named_with_those_underneath(tmp_path: Path) -> None:
@@ -104,8 +92,7 @@ def test_a_disk_without_queues_is_named_with_those_underneath(tmp_path: Path) ->
         (tmp_path / folder).mkdir(parents=True)
     assert list(notes_on(["sda", "absent", "../sda", "", "..", "."], tmp_path)) == []
     (said,) = notes_on(["sda", "dm-0"], tmp_path)
-    assert "dm-0 makes no requests" in said
-    assert "sda, sdb" in said
+    assert "dm-0 makes no requests" in said and "sda, sdb" in said
 
 
 @pytest.mark.parametrize(
@@ -243,8 +230,7 @@ def test_no_number_of_connections_is_cut_and_no_line_is_too_long(width: int) -> 
 
 def test_a_view_of_connections_is_no_higher_than_the_terminal_and_says_how_many_are_left_out() -> None:
     lines = drawn_connections(140, 50)
-    assert len(lines) <= 24
-    assert lines[-1] == "… and 33 more"
+    assert len(lines) <= 24 and lines[-1] == "… and 33 more"
 
 
 SMALL = 100  # events in a part
@@ -270,8 +256,7 @@ def test_every_event_is_in_the_file_once_in_order_of_time(count: int, ending: st
     read = pl.read_parquet(out) if ending == "parquet" else pl.read_csv(out, schema=EVENT_COLUMNS)
     assert dict(read.schema) == EVENT_COLUMNS
     assert file.saved == read.height == count
-    assert read["t"].is_sorted()
-    assert sorted(read["offset"]) == [512 * n for n in range(count)]
+    assert read["t"].is_sorted() and sorted(read["offset"]) == [512 * n for n in range(count)]
     assert list(tmp_path.iterdir()) == [out]
 
 
@@ -340,6 +325,5 @@ def test_a_disk_that_was_full_before_has_nothing_more_on_it_after(tmp_path: Path
 
 
 def free(folder: Path) -> int:
-    """Bytes that are left."""
     state = os.statvfs(folder)
     return state.f_bavail * state.f_frsize

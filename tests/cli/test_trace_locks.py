@@ -3,8 +3,6 @@
 Planted waits are counted one by one, as bpftrace counts them at the same time.
 """
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json

@@ -1,7 +1,5 @@
 """``storlab trace`` on a loop device: what it prints and writes, and who issued what."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -97,8 +95,7 @@ def test_each_file_holds_what_its_ending_says(disk: LoopDisk, tmp_path: Path) ->
     read = read_blkalgn((tmp_path / "seen.json").read_bytes())
     assert (read.dialect, read.disks[disk.name].granularity) == (3, {4096: 9})
     requests = pl.read_parquet(tmp_path / "seen.parquet")
-    assert dict(requests.schema) == REQUEST_COLUMNS
-    assert requests["count"].sum() == 9
+    assert dict(requests.schema) == REQUEST_COLUMNS and requests["count"].sum() == 9
     assert pl.read_csv(tmp_path / "seen.csv")["count"].sum() == 9
     assert "Total I/Os: 9" in (tmp_path / "seen.txt").read_text()
 
@@ -139,8 +136,7 @@ def test_events_go_into_a_file_for_them_and_are_shown_beside_one_that_holds_coun
     ran = storlab(*arguments, "--", *dd(disk.path, 4096, 4))
     assert ran.returncode == 0
     events = pl.read_parquet(out)
-    assert dict(events.schema) == EVENT_COLUMNS
-    assert events["alignment"].to_list() == [4096, 4096, 4096, 4096]
+    assert dict(events.schema) == EVENT_COLUMNS and events["alignment"].to_list() == [4096, 4096, 4096, 4096]
     assert events["t"].is_sorted()
     assert f"written to {out}: 4 events" in ran.stderr
     arguments = ["--disk", disk.name, "--op", "write", "--events", "--out", str(tmp_path / "counts.json")]
@@ -248,19 +244,13 @@ def test_a_trace_that_begins_removes_groups_of_the_dead_and_none_that_another_is
 def fio(disk: LoopDisk) -> list[str]:
     """300 writes or so and as many reads, four at once, in the last 16 MiB."""
     what = [
-        "--rw=randrw",
-        "--bs=4k",
-        "--offset=48M",
-        "--size=16M",
-        "--io_size=2400k",
-        "--iodepth=4",
+        "--rw=randrw", "--bs=4k", "--offset=48M", "--size=16M", "--io_size=2400k", "--iodepth=4",
         "--ioengine=libaio",
-    ]
+    ]  # fmt: skip
     return ["fio", "--name=own", f"--filename={disk.path}", "--direct=1", "--output-format=json", *what]
 
 
 def issued(report: str | bytes) -> dict[str, int]:
-    """What fio says that it has issued."""
     (job,) = json.loads(report)["jobs"]
     return {operation: job[operation]["total_ios"] for operation in ("read", "write")}
 

@@ -1,7 +1,5 @@
 """The package of examples/extensions, as an installer leaves it."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 

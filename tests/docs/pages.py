@@ -1,7 +1,5 @@
 """The documentation's pages, their code blocks and links, as Markdown's own parser sees them."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -30,7 +28,6 @@ _SOURCE = re.compile(r'(?:src|srcset|href)="([^"]+)"')
 
 
 def name(path: Path) -> str:
-    """A page's path in the repository."""
     return str(path.relative_to(ROOT))
 
 
@@ -49,7 +46,6 @@ class Block:
 
 
 def blocks(page: Path) -> Iterator[Block]:
-    """All fenced blocks of a page."""
     for token in _tokens(page):
         if token.type == "fence":
             language, _, about = token.info.strip().partition(" ")
@@ -58,12 +54,10 @@ def blocks(page: Path) -> Iterator[Block]:
 
 
 def all_blocks() -> list[Block]:
-    """Those of all pages."""
     return [block for page in PAGES for block in blocks(page)]
 
 
 def links(page: Path) -> Iterator[str]:
-    """Every target of a link or picture, in Markdown or HTML."""
     for token in _tokens(page):
         yield from _SOURCE.findall(token.content) if token.type == "html_block" else ()
         for child in token.children or ():

@@ -13,8 +13,6 @@ What follows the language of a block says what a reader does with it:
     like         finds these words in what was printed, in this order, whatever the numbers and where lines end
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex
@@ -39,8 +37,6 @@ def _actions(page: Path) -> Iterator[Block]:
 
 @dataclass
 class Reader:
-    """Somebody who does what a page says."""
-
     folder: Path
     printed: str = ""
 

@@ -1,7 +1,5 @@
 """Every study in examples/ can be planned here, those that take seconds run; examples/extensions and chains work."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -29,18 +27,10 @@ DEVICE = EXAMPLES / "device.toml"
 GUESTS = [
     EXAMPLES / f"{name}.toml"
     for name in (
-        "vm-disks",
-        "encryption",
-        "slow-disk",
-        "dirty-limits",
-        "io-limits",
-        "raid-levels",
-        "lvm-snapshots",
-        "shaped-network",
-        "shares",
-        "atomic-writes",
+        "vm-disks", "encryption", "slow-disk", "dirty-limits", "io-limits", "raid-levels", "lvm-snapshots",
+        "shaped-network", "shares", "atomic-writes",
     )
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -97,8 +87,7 @@ def test_an_extension_imports_files_and_is_named_where_it_is_missing(
     assert written == [4096000, 4096000]
     assert "write.bandwidth" in storlab("report", "run", folder=tmp_path, path=installed).stdout
     missing = storlab("report", "run", folder=tmp_path)
-    assert missing.returncode == 2
-    assert "no importer of dd-results is installed" in missing.stderr
+    assert missing.returncode == 2 and "no importer of dd-results is installed" in missing.stderr
     refused = storlab("import", "dd-results", str(results), "--option", "bs", folder=tmp_path, path=installed)
     assert (refused.returncode, "--option bs: write NAME=VALUE" in refused.stderr) == (2, True)
 
@@ -133,7 +122,6 @@ def records(folder: Path) -> list[dict[str, Any]]:
 
 
 def only_failure(folder: Path) -> dict[str, Any]:
-    """The only trial of a run."""
     assert python_interface.open_run(folder / "run").trials["status"].to_list() == ["failed"]
     (record,) = records(folder)
     return record
@@ -257,7 +245,6 @@ def _identity(run: Path) -> str:
 
 
 def _processes(word: str, identity: str) -> list[int]:
-    """Those with both in their command line."""
     found = ((pid, read(pid / "cmdline")) for pid in Path("/proc").glob("[0-9]*"))
     return [int(pid.name) for pid, command in found if word in command and identity in command]
 
@@ -281,7 +268,6 @@ def journalled(folder: Path, undo: str, word: str = "") -> int:
 
 
 def layers(folder: Path, trial: int = 1) -> dict[str, list[str]]:
-    """Node → the layers that were set up for it."""
     return {node: [fact["layer"] for fact in found] for node, found in records(folder)[trial - 1]["facts"].items()}
 
 

@@ -1,7 +1,5 @@
 """What every page owes its readers: links that lead somewhere, blocks that are what they say, plain words, a site."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -155,21 +153,15 @@ def test_the_modules_whose_import_is_timed_are_those_that_storlab_uses() -> None
 
 
 _INSTEAD = {
-    r"anew": "again",
-    r"besides": "also, other than, in addition to",
-    r"beneath": "underneath, underlying, below",
-    r"mend(s|ed|ing)?": "fix, repair",
-    r"nought": "zero",
-    r"goes on with": "continues, resumes",
-    r"put up": "set up",
-    r"take[ns]? down": "tear down, removed",
-    r"node by node": "per node",
-    r"not measured in full": "incomplete cells",
+    r"anew": "again", r"besides": "also, other than, in addition to",
+    r"beneath": "underneath, underlying, below", r"mend(s|ed|ing)?": "fix, repair", r"nought": "zero",
+    r"goes on with": "continues, resumes", r"put up": "set up", r"take[ns]? down": "tear down, removed",
+    r"node by node": "per node", r"not measured in full": "incomplete cells",
     r"can't be (?:foreseen|told from)": "not yet estimable, indistinguishable from",
     r"fault of storlab's own": "internal error",
     r"no level is better than another": "no difference established yet",
     r"(?<![.,])1 (?:rounds|trials|cells|requests)": "the singular",
-}
+}  # fmt: skip
 _SUFFIXES = {".md", ".py", ".rs", ".j2", ".toml", ".sh", ".js"}
 _PLACES = ("README.md", "CONTRIBUTING.md", "docs", "src", "agent/src", "scripts", "tools", "examples")
 

@@ -1,7 +1,5 @@
 """The reference against what it describes: options of every command, metrics of real runs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

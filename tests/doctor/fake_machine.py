@@ -1,7 +1,5 @@
 """A machine made of dictionaries, for checks to look at."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatch
 

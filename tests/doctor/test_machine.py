@@ -1,7 +1,5 @@
 """What the doctor says of host, kernel, storage, programs and guests, and of what runs have left."""
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Callable
 from pathlib import Path
@@ -209,8 +207,7 @@ def test_what_gone_or_damaged_runs_left_is_told(monkeypatch: pytest.MonkeyPatch,
     assert (check.status, check.remedy) == ("warn", "storlab clean")
     (tmp_path / "journal.jsonl").write_text("nonsense\n")
     (check,) = leftovers({"r1": tmp_path})
-    assert check.status == "missing"
-    assert "journal.jsonl:1 is damaged" in check.says
+    assert check.status == "missing" and "journal.jsonl:1 is damaged" in check.says
 
 
 def test_a_pool_of_no_run_is_not_called_dead_and_root_is_asked_for_once() -> None:
@@ -229,8 +226,7 @@ def test_what_a_journal_says_still_stands_is_named_with_the_command_that_takes_i
         gone = journal.register(NODE, "loop.detach", {"file": "/y"})
         journal.undone(gone, "detached")
     (check,) = leftovers({"r1": folder})
-    assert check.status == "warn"
-    assert "it left 1 thing set up (mount.unmount)" in check.says
+    assert check.status == "warn" and "it left 1 thing set up (mount.unmount)" in check.says
     assert check.remedy == f"storlab clean '{folder}'"
 
 

@@ -1,7 +1,5 @@
 """Results of other tools, as importers read them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from storlab.measurements import Measurements

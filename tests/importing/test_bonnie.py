@@ -1,7 +1,5 @@
 """Bonnie++'s CSV and its older table: every figure in its place, and none where there is none."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest
@@ -14,7 +12,6 @@ CSV = (GOLDEN / "bonnie-2.00a.csv").read_bytes()
 TABLE = (GOLDEN / "bonnie-1.03.txt").read_bytes()
 TERMINAL = (GOLDEN / "bonnie-2.00a-terminal.txt").read_bytes()  # tables with their CSV; the last run has no upper half
 CONVERTED = (GOLDEN / "bonnie-2.00a-csv2txt.txt").read_bytes()  # three of these runs as bon_csv2txt prints them
-
 
 parts = partial(read, "bonnie")
 

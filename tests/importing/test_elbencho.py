@@ -1,7 +1,5 @@
 """What elbencho writes, as its documentation and source have it: CSV, text and live statistics, as trials."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime
 from functools import partial
@@ -17,7 +15,6 @@ from . import GOLDEN, read, series
 
 MIB = 2**20
 TEXT = "OPERATION   RESULT TYPE         FIRST DONE   LAST DONE\n=========== ===\n{}---\n"
-
 
 parts_of = partial(read, "elbencho")
 

@@ -1,7 +1,5 @@
 """fio's output from elsewhere: set-ups by the jobs' options, several documents in one file, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -194,15 +192,14 @@ def test_files_of_a_folder_that_are_none_are_named_and_a_folder_without_any_is_r
     assert ended.status == 2 and "none of its 1 file is one of fio" in ended.message
 
 
-def test_what_is_true_of_many_files_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_what_is_true_of_many_files_is_said_once(here: Path) -> None:
     paths = [Path(f"{number}.json") for number in range(6)]
     for number, path in enumerate(paths):
         path.write_bytes(later(golden("fio-plain.json"), number * 60_000).replace(b'"bins"', b'"x"'))
     told = "0.json, 1.json, 2.json, 3.json, 4.json, …: percentiles of several jobs can't be merged without fio's"
-    assert taken("fio", *paths, out=tmp_path / "run").message.count(told) == 1
+    assert taken("fio", *paths, out=here / "run").message.count(told) == 1
     assert " ".join(call("report", "run").output.split()).count(told) == 1
-    assert "latency.p99" not in together(tmp_path / "run")
+    assert "latency.p99" not in together(here / "run")
 
 
 @pytest.mark.parametrize("name", RIGHT)
@@ -305,14 +302,11 @@ def test_logs_that_a_failed_job_wrote_into_as_well_are_named(folder: Path, tmp_p
     assert "its logs mine_*.log are of jobs or runs that ran one after another" in imported.message
 
 
-def test_files_that_ran_at_once_are_no_repeats_and_one_trial_where_their_user_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)  # reports break lines within long paths
+def test_files_that_ran_at_once_are_no_repeats_and_one_trial_where_their_user_says_so(here: Path) -> None:
     for number, path in enumerate(sorted((SAMPLES / "clients").iterdir()), start=1):
         for turn in (1, 2):
             Path(f"{turn}-{number}.json").write_bytes(later(path.read_bytes(), 600_000 * turn))
-    first, second = (sorted(tmp_path.glob(f"{turn}-*")) for turn in (1, 2))
+    first, second = (sorted(here.glob(f"{turn}-*")) for turn in (1, 2))
     told = "Ran at once, as clients do, and are no repeats: 1-1.json, 1-2.json and 1-3.json. Each is shown by itself"
     imported = call("import", "fio", *(path.name for path in first), "2-1.json", "--out", "run")
     assert told in imported.message and told in " ".join(call("report", "run").output.split())

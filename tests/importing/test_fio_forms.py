@@ -3,8 +3,6 @@
 Prefixes, of whatever passed output on, are taken away before any tool's output is read.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -199,8 +197,7 @@ def test_what_stands_before_each_line_is_taken_away_and_lines_keep_their_numbers
 
 def test_lines_of_several_programs_are_left_as_they_are_and_the_programs_named() -> None:
     mixed = _behind("pod-0 | ", "pod-1 | ")
-    assert list(peeled(mixed)) == [mixed]
-    assert labels_of(mixed) == ["pod-0", "pod-1"]
+    assert list(peeled(mixed)) == [mixed] and labels_of(mixed) == ["pod-0", "pod-1"]
 
 
 def test_text_that_nothing_stands_before_stays_as_it_is() -> None:

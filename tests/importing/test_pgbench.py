@@ -1,7 +1,5 @@
 """What pgbench 15 and 9.6 printed, and its logs, as trials: every number is that of its transactions."""
 
-from __future__ import annotations
-
 import random
 import shutil
 from pathlib import Path
@@ -22,7 +20,6 @@ LOGS = ("pgbench_log.71", "pgbench_log.71.1")
 
 
 def golden(name: str) -> Part:
-    """The only trial in a file."""
     (part,) = read("pgbench", (GOLDEN / name).read_bytes())
     return part
 

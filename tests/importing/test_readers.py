@@ -1,7 +1,5 @@
 """Readers: each reads its own samples right, live as imported; and one of a user's is refused unless it does."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 
@@ -189,10 +187,7 @@ def test_a_pattern_that_would_take_for_ever_elsewhere_takes_no_time() -> None:
         ("avg 250 us", "avg 250 xs", "is not found"),
     ],
 )
-def test_a_reader_of_a_users_is_refused_with_file_line_and_key(
-    old: str, new: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_reader_of_a_users_is_refused_with_file_line_and_key(old: str, new: str, says: str, here: Path) -> None:
     text = OWN.read_text()
     assert old in text
     Path("own.toml").write_text(text.replace(old, new))
@@ -206,10 +201,7 @@ def test_a_reader_of_a_users_is_refused_with_file_line_and_key(
         assert says in str(refused.value)
 
 
-def test_text_of_any_tool_is_imported_by_patterns_and_is_read_again_by_the_report(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_text_of_any_tool_is_imported_by_patterns_and_is_read_again_by_the_report(here: Path) -> None:
     for name, rate in (("a", 5000), ("b", 7000)):
         Path(f"{name}.txt").write_text(f"2026-11-27T10:00:00.1Z did {rate} IOPS\n2026-11-27T10:00:01.2Z p99 250\n")
     shutil.copy(OWN, "own.toml")
@@ -247,10 +239,7 @@ command = { run = "echo read: 1000 ops/s, avg 250 us", reads = "own.toml" }
 """
 
 
-def test_a_study_runs_tools_and_reads_them_and_refuses_a_reader_that_cannot_be(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_study_runs_tools_and_reads_them_and_refuses_a_reader_that_cannot_be(here: Path) -> None:
     Path("study.toml").write_text(STUDY)
     Path("own.toml").write_text(OWN.read_text().replace("better =", "beter ="))
     refused = call("plan", "study.toml")

@@ -1,7 +1,5 @@
 """Results of other tools that people have: which tool it was is told, and figures are those that were printed."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 Two readers of its intervals, a fast one and a careful one, agree.
 """
 
-from __future__ import annotations
-
 import re
 from functools import partial
 from pathlib import Path
@@ -28,9 +26,7 @@ RATE = (GOLDEN / "sysbench-rate.txt").read_bytes()
 CHECKPOINTS = (GOLDEN / "sysbench-checkpoints.txt").read_bytes()
 HISTOGRAM = (GOLDEN / "sysbench-histogram.txt").read_bytes()
 
-
 parts, one = partial(read, "sysbench"), partial(read_one, "sysbench")
-
 
 TOTALS = {
     "tps": 5374.40, "qps": 107488.22, "transactions": 232174309, "queries": 4643493200, "queries.read": 3250446290,
@@ -215,7 +211,6 @@ Throughput:
     total number of events:              232174233
 """
 
-
 FILEIO_1_1 = b"""
 Throughput:
          read:  IOPS=1500.50 23.45 MiB/s (24.58 MB/s)
@@ -333,7 +328,6 @@ LEFT |= {b"[ 2s": b"[1 2s", b"0.00\n": b"0.0.0\n", b"tps: 5409.01": b"tps: ", b"
 def test_what_is_not_alike_is_left_to_the_careful_one(damage: tuple[bytes, bytes]) -> None:
     body = BODIES["oltp"]
     damaged = body.replace(*damage, 1)
-    assert damaged != body
-    assert alike(damaged, 0, len(damaged), LAYOUTS["oltp"]) is None
+    assert damaged != body and alike(damaged, 0, len(damaged), LAYOUTS["oltp"]) is None
     test, _, rows = read_intervals(damaged, 0, len(damaged))
     assert test == "oltp" and rows.height >= body.count(b"\n") - 1

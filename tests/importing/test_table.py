@@ -1,7 +1,5 @@
 """Tables of any origin: what their columns are is said by their user."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

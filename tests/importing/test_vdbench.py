@@ -1,7 +1,5 @@
 """What vdbench writes, as its documentation and published results have it: flat file, summary and totals, as trials."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest
@@ -16,7 +14,6 @@ from . import GOLDEN, read, series
 MIB = 2**20
 FLAT = (GOLDEN / "vdbench-flatfile.html").read_text()
 SUMMARY = (GOLDEN / "vdbench-summary.html").read_text()
-
 
 parts_of = partial(read, "vdbench")
 

@@ -1,7 +1,5 @@
 """Whole folders of published results: virtiofs-tests' raw files, lab notes' (``falcon``), and their tables."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -60,7 +58,6 @@ def raw_file(name: str, runs: Sequence[str]) -> str:
 
 REFERENCE = os.environ.get("STORLAB_REFERENCE", "")
 """A folder with the figures that others published, which aren't part of this project."""
-
 
 PUBLISHED = words_of(__file__, "virtiofs-tests.txt")
 
@@ -225,8 +222,7 @@ NODES = ["a", "b", "c", "d"]
 
 
 @pytest.fixture
-def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def results(here: Path) -> Path:
     return Path(shutil.copytree(RESULTS / "results", "results")) / "test1"
 
 

@@ -1,7 +1,5 @@
 """``storlab import zfs-perf``: folders of the ZFS Test Suite's tests/perf, with old names of files and new ones."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -21,14 +19,10 @@ RESULT = (GOLDEN / "fio-plain.json").read_text()
 IOSTAT = (Path(__file__).parent / "zfs-perf" / "zpool.iostat").read_text()
 NEW = "sync.8k-ios.16-threads.1-filesystems"
 
-
-@pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def result(at: int) -> str:
-    """A result of fio that was written so many minutes after the first."""
     read = json.loads(RESULT)
     for key, each in (("timestamp", 60), ("timestamp_ms", 60_000)):
         read[key] += at * each
@@ -138,8 +132,7 @@ def test_what_is_damaged_beside_a_result_is_left_out_with_a_warning() -> None:
 def test_columns_of_zpool_iostat_are_told_by_their_headings() -> None:
     intervals = parse_zpool_iostat(IOSTAT, "x")
     assert [each.pool for each in intervals] == ["perfpool", "perfpool"]
-    assert "asyncq_wait read" not in intervals[0].numbers
-    assert mean_of(intervals, "bandwidth read") == 6144
+    assert "asyncq_wait read" not in intervals[0].numbers and mean_of(intervals, "bandwidth read") == 6144
     assert mean_of(intervals, "total_wait write", "operations write") == 3500
     assert mean_of(intervals, "trim wait") is None
 

@@ -42,8 +42,6 @@ _MEASURE = sample(__file__, "cases/measure.js")
 
 @dataclass
 class Chromium:
-    """A browser that is running."""
-
     process: subprocess.Popen[bytes]
     complaints: list[dict[str, Any]] = field(default_factory=list)
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
@@ -95,8 +93,6 @@ class Chromium:
 
 @dataclass
 class Tab:
-    """One page that is open."""
-
     chromium: Chromium
     session: str
 
@@ -145,7 +141,6 @@ class Tab:
         return base64.b64decode(shot["data"])
 
     def printed(self, file: Path) -> str:
-        """The text of the page on paper, by way of the PDF ``file``."""
         file.write_bytes(base64.b64decode(self.call("Page.printToPDF")["data"]))
         return subprocess.run(["pdftotext", str(file), "-"], capture_output=True, text=True, check=True).stdout
 

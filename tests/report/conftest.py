@@ -1,7 +1,5 @@
 """Golden files: ``STORLAB_UPDATE_GOLDEN=1 uv run pytest tests/report`` writes them again; look at the diff then."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Text that tries to be more than text, and a run in which every name is such text."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 

@@ -5,8 +5,6 @@ machine slowed down over the run. All of it comes from one seed, so golden files
 comparisons are made by simpler means than those of the analysis.
 """
 
-from __future__ import annotations
-
 import math
 import random
 import statistics
@@ -107,7 +105,7 @@ def summary(metrics: pl.DataFrame) -> Summary:
         warnings=(
             Reported(
                 "The machine slowed down by about 8 % from the first round to the last. Comparisons are paired by "
-                "round and stay valid; values of single cells are less certain than their intervals say.",
+                "round and stay valid; values of single cells are less certain than their intervals say."
             ),
         ),
         method=Method("compared", 1.0, 0.95, 12, 5, drawn=True, rested=False),

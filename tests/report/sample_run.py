@@ -1,7 +1,5 @@
 """The made-up run of ``sample``: its cells and nodes, how it came about, and all that was measured, trial by trial."""
 
-from __future__ import annotations
-
 import math
 import random
 from dataclasses import dataclass
@@ -47,7 +45,6 @@ CELLS = tuple(
     Cell(number, system, load)
     for number, (load, system) in enumerate(((load, system) for load in LOADS for system in SYSTEMS), start=1)
 )
-
 
 STUDY = sample(__file__, "cases/file-systems.toml")
 

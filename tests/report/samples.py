@@ -1,7 +1,5 @@
 """Smaller made-up runs: block requests counted, two long trials imported, and a sweep of two factors."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -62,7 +60,6 @@ _KINDS: dict[str, list[Kind]] = {
 
 
 def block_sample() -> ReportInput:
-    """The made-up run."""
     requests = pl.DataFrame(list(_requests()), schema=PLACES | REQUEST_COLUMNS, orient="row")
     summary = summarise(_trials(), pl.DataFrame(schema=PLACES | METRIC_COLUMNS), DESIGN, requests=requests)
     manifest = Manifest("20260314-092653-b10c", DESIGN.title, "0.1.0", (), BEGAN)

@@ -1,7 +1,5 @@
 """What a report shows of a run, for tests: its sections, their tables and sentences, and its charts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from storlab.analysis.summary import Comparison, Summary
@@ -26,14 +24,12 @@ def tables(blocks: Iterable[Block]) -> list[Table]:
 
 
 def questions(given: ReportInput) -> list[Group]:
-    """The questions of a run, one by one."""
     return [
         block for block in walk(section(given, "comparisons").blocks) if isinstance(block, Group) and not block.folded
     ]
 
 
 def question(*comparisons: Comparison) -> Group:
-    """One of nothing but comparisons."""
     return question_group(comparisons, Values(Summary("", "", 0.95, 0, None)))
 
 
@@ -49,7 +45,6 @@ def lines(blocks: Iterable[Block]) -> list[str]:
 
 
 def drawn(given: ReportInput) -> list[Figure]:
-    """All charts."""
     return [panel.figure for panel in all_panels(given)]
 
 
@@ -67,5 +62,4 @@ def svg(figure: Figure) -> str:
 
 
 def text_of(given: ReportInput, width: int = 80, *, full: bool = False) -> str:
-    """The terminal's report."""
     return render_text(report_document(given), width, full=full)

@@ -1,7 +1,5 @@
 """One run that has everything: every section of its report is in every format."""
 
-from __future__ import annotations
-
 import html
 from dataclasses import replace
 

@@ -4,8 +4,6 @@ The truth follows lab notes on such a study: small writes to a zvol are five tim
 more so, and with ``sync=disabled`` the debt is paid after the load has ended.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from datetime import UTC, datetime, timedelta
@@ -53,7 +51,6 @@ PLACEMENT = "The disks were made on a guest that serves as storage host, since t
 
 
 def vm_sample(seed: int = 11, rounds: int = ROUNDS) -> ReportInput:
-    """The made-up run; the same for the same ``seed``."""
     rng = random.Random(seed)
     trials: list[dict[str, Any]] = []
     metrics: list[dict[str, Any]] = []

@@ -1,7 +1,5 @@
 """The front door, `make` and `scripts/`, in a copy of its own, with a PATH and a user of one's choosing."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -21,17 +19,9 @@ from storlab.nodes.needs import PROGRAMS
 
 ROOT = Path(__file__).resolve().parents[2]
 NOBODY = 65534
+Ended = subprocess.CompletedProcess[str]
 _PARTS = ("Makefile", "scripts", "pyproject.toml", "uv.lock", "agent/Cargo.toml", "agent/Cargo.lock", "agent/.cargo")
 _LEFT_OUT = ("cargo", "rustc", "rustup", "sudo", "python", "uv", "fio", "mmdebstrap", "apt-get")
-
-
-@dataclass(frozen=True)
-class Ended:
-    """Status and what was printed."""
-
-    status: int
-    out: str
-    err: str
 
 
 @dataclass(frozen=True)
@@ -43,32 +33,26 @@ class FrontDoor:
     home: Path
 
     def program(self, name: str, script: str) -> None:
-        """A program that this machine shall have."""
         file = self.programs / name
         file.unlink(missing_ok=True)
         file.write_text(f"#!/bin/sh\n{script}\n")
         file.chmod(0o755)
 
     def with_python(self) -> None:
-        """The interpreter that runs the tests."""
         self.program("python3", f'exec {sys.executable} "$@"')
 
     def with_rust(self, version: str) -> None:
-        """A cargo that does nothing, and a rustc of that version."""
         self.program("cargo", "exit 1")
         self.program("rustc", f"echo 'rustc {version} (abcdef 2026-01-01)'")
 
     def run(self, *argv: str, as_nobody: bool = False) -> Ended:
-        """Run something in the checkout."""
         user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"] if as_nobody else []
         environment = {"PATH": str(self.programs), "HOME": str(self.home), "LC_ALL": "C"}
-        done = subprocess.run(
+        return subprocess.run(
             [*user, *argv], cwd=self.checkout, env=environment, capture_output=True, text=True, check=False
         )
-        return Ended(done.returncode, done.stdout, done.stderr)
 
     def made(self) -> list[str]:
-        """What was left behind."""
         kept = {part.split("/")[0] for part in _PARTS}
         return sorted(str(path.relative_to(self.checkout)) for path in self._files() if path.parts[-1] not in kept)
 
@@ -111,10 +95,9 @@ def door() -> Iterator[FrontDoor]:
 
 
 def only_sentence(ended: Ended) -> str:
-    """The one line that was printed."""
-    assert ended.status == 2, ended
-    assert ended.out == ""
-    (line,) = ended.err.splitlines()
+    assert ended.returncode == 2, ended
+    assert ended.stdout == ""
+    (line,) = ended.stderr.splitlines()
     assert line.startswith("storlab: ") and line.endswith(".")
     return line
 
@@ -122,14 +105,13 @@ def only_sentence(ended: Ended) -> str:
 def test_without_rust_one_sentence_names_where_to_get_it_and_make_passes_it_on(door: FrontDoor) -> None:
     door.with_python()
     sentence = only_sentence(door.run("scripts/demo.sh"))
-    assert "cargo is not on PATH" in sentence
-    assert "https://rustup.rs" in sentence
+    assert "cargo is not on PATH" in sentence and "https://rustup.rs" in sentence
     assert door.made() == []
     door.with_python()
     for target in ("demo", "test", "lint", "bench", "agent"):
         ended = door.run("make", target)
-        assert ended.status == 2
-        assert ended.err.splitlines()[0].startswith("storlab: the agent is built with Rust")
+        assert ended.returncode == 2
+        assert ended.stderr.splitlines()[0].startswith("storlab: the agent is built with Rust")
 
 
 @pytest.mark.parametrize(("rustup", "remedy"), [(True, "rustup update stable"), (False, "https://rustup.rs")])
@@ -139,8 +121,7 @@ def test_a_rust_that_is_too_old_is_named_with_the_remedy(door: FrontDoor, rustup
     if rustup:
         door.program("rustup", "exit 0")
     sentence = only_sentence(door.run("scripts/demo.sh"))
-    assert "rustc here is 1.63.0" in sentence
-    assert remedy in sentence
+    assert "rustc here is 1.63.0" in sentence and remedy in sentence
 
 
 def test_a_rustup_without_a_toolchain_is_named(door: FrontDoor) -> None:
@@ -153,8 +134,7 @@ def test_a_rustup_without_a_toolchain_is_named(door: FrontDoor) -> None:
 def test_a_python_that_is_too_old_is_named_with_its_version_and_a_newer_one_beside_it_is_found(door: FrontDoor) -> None:
     door.program("python3", 'case "$2" in *version_info*) exit 1 ;; *) echo 3.9.2 ;; esac')
     sentence = only_sentence(door.run("scripts/demo.sh"))
-    assert "Python 3.11 or newer, and python3 here is 3.9.2" in sentence
-    assert "make demo PYTHON=" in sentence
+    assert "Python 3.11 or newer, and python3 here is 3.9.2" in sentence and "make demo PYTHON=" in sentence
     door.with_python()
     (door.programs / "python3").rename(door.programs / "python3.12")
     door.program("python3", "exit 1")
@@ -193,13 +173,12 @@ def test_without_apt_the_package_is_still_named(door: FrontDoor) -> None:
 def test_what_building_a_guest_image_needs_is_named_where_it_can_not_be_installed(door: FrontDoor) -> None:
     door.with_python()
     sentence = only_sentence(door.run("scripts/image.sh"))
-    assert "missing here and not to be installed without root:" in sentence
-    assert "mmdebstrap" in sentence
+    assert "missing here and not to be installed without root:" in sentence and "mmdebstrap" in sentence
     assert door.made() == []
 
 
 def test_make_alone_lists_every_target(door: FrontDoor) -> None:
-    listed = door.run("make").out
+    listed = door.run("make").stdout
     targets = re.findall(r"^([\w-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert all(f"make {target} " in listed for target in targets)
     assert {"demo", "check", "test", "test-guests", "lint", "bench", "agent", "clean", "help"} <= set(targets)

@@ -1,7 +1,5 @@
 """The simulations of benchmarks/soundness are of the engine itself, and its peers are what they are called."""
 
-from __future__ import annotations
-
 import math
 import re
 
@@ -96,8 +94,7 @@ def test_claims_of_many_comparisons_are_those_of_somebody_who_tests_all_after_ev
         agrees = np.sign(np.cumsum(values, axis=1)) == np.where(above > below, 1.0, -1.0)
         expected = naive(truth, above, below, agrees)
         found = families.Told(truth, above, below, agrees).by_closed_testing()
-        assert found[0].tolist() == expected[0].tolist()
-        assert found[1:] == expected[1:]
+        assert found[0].tolist() == expected[0].tolist() and found[1:] == expected[1:]
         made_up += expected[1]
     assert made_up < 8
 
@@ -193,9 +190,7 @@ def test_what_is_said_of_the_12_hour_runs_is_what_a_user_is_told(side: str) -> N
 
 def test_a_short_run_breaks_no_bound_and_makes_a_page() -> None:
     found = soundness.run(100)
-    assert broken(found) == []
-    assert "| recorded: fio |" in page(found)
-    assert "| 20 % | 30 | 20 |" in page(found)
+    assert broken(found) == [] and "| recorded: fio |" in page(found) and "| 20 % | 30 | 20 |" in page(found)
 
 
 @pytest.mark.parametrize("kind", series.KINDS)

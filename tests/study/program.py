@@ -1,7 +1,5 @@
 """The command ``storlab`` as a user calls it, but without a second of imports each time."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os
@@ -56,7 +54,6 @@ def _command() -> Any:
 
 
 def call(*arguments: str) -> Ran:
-    """In this process."""
     output, message = io.StringIO(), io.StringIO()
     status: object = None
     with (

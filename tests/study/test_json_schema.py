@@ -1,7 +1,5 @@
 """The schema that editors check by agrees with what Storlab takes and refuses, and so does docs/reference/study.md."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Mapping
@@ -119,28 +117,17 @@ def test_what_storlab_takes_is_valid(changes: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"repeat": {"until": "soon"}},
-        {"repeat": {"min": 0}},
-        {"stack": []},
-        {"stack": "directory"},
-        {"workload": {"x": {"fio": {}, "command": {"argv": ["true"]}}}},
-        {"workload": {"x": {"on": "host"}}},
-        {"workload": {"a b": {"fio": {}}}},
-        {"parameters": {"a.b": 1}},
-        {"factors": {"a": "4k"}},
-        {"probes": {"stall": {}}},
-        {"nodes": {"vm": {"kind": "qemu"}}},
-        {"nodes": {"vm": {"kind": "vm", "stack": []}}},
-        {"nodes": {"here": {"memory": "1G"}}},
-        {"nodes": {"vm": {"kind": "netns", "memory": "1G"}}},
-        {"nodes": {"vm": {"extra": {"d": {"count": 2}}}}},
-        {"nodes": {"vm": {"keep": "ever"}}},
-        {"stack": [{"layer": "directory", "keep": "day"}]},
-        {"workload": {"x": {"shared_files": "mine", "fio": {"rw": "write"}}}},
-        {"profiles": {"a.b": {}}},
+        {"repeat": {"until": "soon"}}, {"repeat": {"min": 0}}, {"stack": []}, {"stack": "directory"},
+        {"workload": {"x": {"fio": {}, "command": {"argv": ["true"]}}}}, {"workload": {"x": {"on": "host"}}},
+        {"workload": {"a b": {"fio": {}}}}, {"parameters": {"a.b": 1}}, {"factors": {"a": "4k"}},
+        {"probes": {"stall": {}}}, {"nodes": {"vm": {"kind": "qemu"}}},
+        {"nodes": {"vm": {"kind": "vm", "stack": []}}}, {"nodes": {"here": {"memory": "1G"}}},
+        {"nodes": {"vm": {"kind": "netns", "memory": "1G"}}}, {"nodes": {"vm": {"extra": {"d": {"count": 2}}}}},
+        {"nodes": {"vm": {"keep": "ever"}}}, {"stack": [{"layer": "directory", "keep": "day"}]},
+        {"workload": {"x": {"shared_files": "mine", "fio": {"rw": "write"}}}}, {"profiles": {"a.b": {}}},
         {"trial": {"precondition": {"on": "host", "fio": {}}}},
     ],
-)
+)  # fmt: skip
 def test_what_storlab_refuses_is_invalid(changes: dict[str, Any]) -> None:
     assert not takes(**changes)
 

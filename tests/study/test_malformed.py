@@ -1,7 +1,5 @@
 """Studies that can't be, by hand and by chance: refused with a message that says where and what."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import re
@@ -31,16 +29,12 @@ EVERY = [
 AS_PROCESSES = EVERY[:: len(EVERY) // 3][:3]
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def check(mistake: Mistake, ran: Ran) -> None:
     assert ran.status == 2, ran.message
-    assert ran.output == ""
-    assert "Traceback" not in ran.message
+    assert ran.output == "" and "Traceback" not in ran.message
     where = f"study.toml: line {mistake.line}: "
     assert len(ran.message.splitlines()) == 1, ran.message
     assert ran.message.startswith(where), f"{ran.message}wanted: {where}{mistake.says}"
@@ -53,15 +47,15 @@ def test_there_are_mistakes_enough() -> None:
 
 
 @pytest.mark.parametrize("mistake", EVERY, ids=lambda mistake: mistake.name)
-def test_a_mistake_is_named_once_with_its_line(mistake: Mistake, folder: Path) -> None:
+def test_a_mistake_is_named_once_with_its_line(mistake: Mistake, here: Path) -> None:
     Path("study.toml").write_bytes(mistake.text.encode())
     check(mistake, call("plan", "study.toml"))
-    assert [path.name for path in folder.iterdir()] == ["study.toml"]
+    assert [path.name for path in here.iterdir()] == ["study.toml"]
 
 
-def test_the_installed_program_says_the_same(folder: Path) -> None:
+def test_the_installed_program_says_the_same(here: Path) -> None:
     def run(mistake: Mistake) -> Ran:
-        home = folder / str(EVERY.index(mistake))
+        home = here / str(EVERY.index(mistake))
         home.mkdir()
         (home / "study.toml").write_bytes(mistake.text.encode())
         ran = subprocess.run([PROGRAM, "plan", "study.toml"], capture_output=True, cwd=home, timeout=120)
@@ -74,11 +68,11 @@ def test_the_installed_program_says_the_same(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["plan", "run"])
-def test_run_and_plan_refuse_alike(command: str, folder: Path) -> None:
+def test_run_and_plan_refuse_alike(command: str, here: Path) -> None:
     mistake = mistakes.STACKS[0]
     Path("study.toml").write_bytes(mistake.text.encode())
     check(mistake, call(command, "study.toml"))
-    assert [path.name for path in folder.iterdir()] == ["study.toml"]
+    assert [path.name for path in here.iterdir()] == ["study.toml"]
 
 
 SOUND = 'title = "x"\nstack = [{ layer = "directory" }]\n[workload.load]\nfio = { rw = "write", size = "1M" }\n'
@@ -116,15 +110,14 @@ FILES: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_file_that_can_be_no_study_is_refused(name: str, folder: Path) -> None:
+def test_a_file_that_can_be_no_study_is_refused(name: str, here: Path) -> None:
     data, says = FILES[name]
     Path("study.toml").write_bytes(data)
     ran = call("plan", "study.toml")
     assert ran.status == 2
     assert ran.message.startswith(says), ran.message
-    assert "Traceback" not in ran.message
-    assert len(ran.message.splitlines()) == max(says.count("\n"), 1)
-    assert [path.name for path in folder.iterdir()] == ["study.toml"]
+    assert "Traceback" not in ran.message and len(ran.message.splitlines()) == max(says.count("\n"), 1)
+    assert [path.name for path in here.iterdir()] == ["study.toml"]
 
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
@@ -137,13 +130,10 @@ def test_line_endings_and_byte_order_marks_do_not_matter(ending: str, mark: str)
 
 PLACES = {
     "missing.toml": "storlab: unknown study 'missing.toml': neither a file nor one of",
-    "quik": "did you mean 'quick'?",
-    ".": "storlab: . is a folder; name a study file in it",
-    "study.toml/x": "unknown study",
-    "x" * 5000: "unknown study",
-    "/proc/self/mem": "storlab: cannot read /proc/self/mem: ",
-    "loop": "unknown study",
-}
+    "quik": "did you mean 'quick'?", ".": "storlab: . is a folder; name a study file in it",
+    "study.toml/x": "unknown study", "x" * 5000: "unknown study",
+    "/proc/self/mem": "storlab: cannot read /proc/self/mem: ", "loop": "unknown study",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", PLACES, ids=lambda name: name[:20])
@@ -151,9 +141,7 @@ def test_a_path_that_leads_to_no_study_is_refused(name: str) -> None:
     Path("loop").symlink_to("loop")
     Path("study.toml").touch()
     ran = call("plan", name)
-    assert ran.status == 2
-    assert PLACES[name] in ran.message
-    assert ran.message.count("\n") == 1
+    assert ran.status == 2 and PLACES[name] in ran.message and ran.message.count("\n") == 1
 
 
 def test_a_file_that_may_not_be_read_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,8 +197,7 @@ def planned_or_refused(text: str) -> Study | None:
         assert error.problems
         assert all(line.startswith("quick.toml: ") for line in told.splitlines()), told
         assert all(each.line is None or 1 <= each.line <= data.count(b"\n") + 1 for each in error.problems)
-        assert len(told) < 20_000
-        assert len(told.split("\n")) == len(error.problems)
+        assert len(told) < 20_000 and len(told.split("\n")) == len(error.problems)
         assert told.replace("\n", "").isprintable(), repr(told)
         return None
     except UserError as error:
@@ -293,5 +280,4 @@ def test_every_single_line_and_value_may_be_missing() -> None:
     outcomes = [planned_or_refused("".join(LINES[:number] + LINES[number + 1 :])) for number in range(len(LINES))]
     spans = (match.span() for match in itertools.chain(VALUES.finditer(QUICK), KEYS.finditer(QUICK)))
     outcomes += [planned_or_refused(spliced(span, "")) for span in spans]
-    assert any(outcomes)
-    assert None in outcomes
+    assert any(outcomes) and None in outcomes

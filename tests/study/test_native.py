@@ -1,7 +1,5 @@
 """Nodes whose kind --set changes: one study here, in guests, and on other machines."""
 
-from __future__ import annotations
-
 import pytest
 
 from laboratory.studies import ON_LOOP, parsed

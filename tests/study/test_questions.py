@@ -1,7 +1,5 @@
 """What a study asks: claims, objectives, and levels of a factor that a parameter, a profile or --set brings."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

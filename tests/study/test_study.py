@@ -1,7 +1,5 @@
 """What a study comes to: factors, cells, notes, --set and --only, and what the levels of a factor change."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -86,11 +84,9 @@ def test_factors_reach_every_part_of_a_cell() -> None:
     last = made.cells[-1]
     lowest = layers(last, "many")[0]
     assert isinstance(lowest, FileLayer) and lowest.size == 16 * 1024**2
-    assert last.nodes["many"].count == 3
-    assert last.loads[0].name == "two"
+    assert last.nodes["many"].count == 3 and last.loads[0].name == "two"
     assert (last.timeout, made.cells[0].timeout) == (3600, 60)
-    assert last.trial.warm_up == 3
-    assert last.trial.verify == (("ls", "{target}/16M"),)
+    assert last.trial.warm_up == 3 and last.trial.verify == (("ls", "{target}/16M"),)
     chain = last.chain("many")
     assert chain is not None and [link.origin for link in chain.links] == [("stack", 0), ("stack", 1)]
 
@@ -112,9 +108,7 @@ def test_set_changes_parameters_keys_and_elements_of_lists() -> None:
     )  # fmt: skip
     lowest, loop = layers(made.cells[0], "host")
     assert (lowest.label(), loop.sector_size) == ("file 2M", 4096)  # type: ignore[attr-defined]
-    assert made.model.title == "New = title"
-    assert made.model.repeat.max == 7
-    assert not made.cells[0].trial.settle.sync
+    assert made.model.title == "New = title" and made.model.repeat.max == 7 and not made.cells[0].trial.settle.sync
     assert made.model.description == "1.5 # not a comment"
     assert made.overrides[0] == "p=2M"
 
@@ -140,8 +134,7 @@ def test_set_changes_parameters_keys_and_elements_of_lists() -> None:
 def test_set_says_what_is_wrong_with_a_path(override: str, says: str) -> None:
     with pytest.raises(UserError) as raised:
         study("[parameters]\nsize = 1\n", override)
-    assert str(raised.value).startswith(f"--set {override}: ")
-    assert says in str(raised.value)
+    assert str(raised.value).startswith(f"--set {override}: ") and says in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -190,8 +183,7 @@ FACTORS = '[factors]\na = ["x", "y", "z"]\nb = ["p,q", "p", "q"]\n'
 )
 def test_only_keeps_the_levels_that_were_asked_for(only: tuple[str, ...], left: dict[str, list[str]]) -> None:
     made = study(FACTORS, only=only)
-    assert labels(made) == left
-    assert len(made.cells) == len(left["a"]) * len(left["b"])
+    assert labels(made) == left and len(made.cells) == len(left["a"]) * len(left["b"])
 
 
 @pytest.mark.parametrize(
@@ -208,8 +200,7 @@ def test_only_keeps_the_levels_that_were_asked_for(only: tuple[str, ...], left: 
 def test_only_says_what_is_wrong(only: str, says: str) -> None:
     with pytest.raises(UserError) as raised:
         study(FACTORS, only=(only,))
-    assert str(raised.value).startswith(f"--only {only}: ")
-    assert says in str(raised.value)
+    assert str(raised.value).startswith(f"--only {only}: ") and says in str(raised.value)
 
 
 def test_comparisons_and_time_outs_may_name_levels_that_only_leaves_out_and_numbers() -> None:

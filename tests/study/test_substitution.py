@@ -1,7 +1,5 @@
 """Words that are put into studies, where each part of the result was written, and on which line of the TOML."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Iterator

@@ -7,8 +7,6 @@ the option; and ``zfs-versions`` and ``zfs-async-dio``: builds of ZFS of one's o
 values. Where ``STORLAB_OPENZFS`` names a source tree, its own files are read as well.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping
@@ -59,8 +57,7 @@ def test_by_default_it_asks_about_one_allocator_or_four_by_threads() -> None:
     assert asked == {(a, t, "async") for a in "14" for t in "28"} and len(cells) == 4
     for cell in cells:
         module = {"spa_num_allocators": int(cell.levels["allocators"]), "spa_cpus_per_allocator": 1}
-        assert pool_of(cell).module == module and disks_of(cell) == 4
-        assert fio_of(cell)["sync"] is False
+        assert pool_of(cell).module == module and disks_of(cell) == 4 and fio_of(cell)["sync"] is False
         assert (cell.nodes["vm"].cpus, cell.nodes["vm"].sockets) == (4, 1)  # type: ignore[attr-defined]
 
 
@@ -103,19 +100,13 @@ def test_set_takes_any_other_tunable_and_any_number_of_allocators_and_the_seeds_
 @pytest.mark.parametrize(
     ("function", "group"),
     [  # as callers of tracepoints in a guest, and as in OpenZFS 2.3.2
-        ("metaslab_alloc_dva", "metaslab"),
-        ("zio_dva_throttle", "metaslab"),
-        ("zio_allocate_dispatch", "metaslab"),
-        ("vdev_queue_io", "vdev-queue"),
-        ("dsl_dir_willuse_space", "dsl"),
-        ("dsl_pool_dirty_space", "dsl"),
-        ("dmu_tx_delay", "dsl"),
-        ("dmu_tx_hold_write", "dmu"),
-        ("zil_itx_assign", "zil"),
-        ("zfs_rangelock_enter_impl", "other"),
+        ("metaslab_alloc_dva", "metaslab"), ("zio_dva_throttle", "metaslab"),
+        ("zio_allocate_dispatch", "metaslab"), ("vdev_queue_io", "vdev-queue"),
+        ("dsl_dir_willuse_space", "dsl"), ("dsl_pool_dirty_space", "dsl"), ("dmu_tx_delay", "dsl"),
+        ("dmu_tx_hold_write", "dmu"), ("zil_itx_assign", "zil"), ("zfs_rangelock_enter_impl", "other"),
         ("vfs_write", None),
     ],
-)
+)  # fmt: skip
 def test_waits_are_added_up_by_the_locks_that_functions_of_zfs_take(function: str, group: str | None) -> None:
     probe = allocators().cells[0].probes["locks"]
     assert isinstance(probe, LocksProbe) and group_of(function, probe.groups) == group
@@ -179,17 +170,13 @@ NAMES = {
     "RUNTIME": "180s", "RANDSEED": "1234", "COMPPERCENT": "66", "COMPCHUNK": "4096", "DIRECT": "0", "FILESIZE": "4M",
 }  # fmt: skip
 SETTINGS = {  # threads, sizes, kinds of I/O: PERF_NTHREADS, PERF_IOSIZES, PERF_SYNC_TYPES of each .ksh
-    "sequential_writes": ("16 32", "8k 1m", "0 1"),
-    "sequential_reads": ("8 16", "128k 1m", "1"),
+    "sequential_writes": ("16 32", "8k 1m", "0 1"), "sequential_reads": ("8 16", "128k 1m", "1"),
     "sequential_reads_arc_cached": ("64 128", "128k", "1"),
     "sequential_reads_arc_cached_clone": ("64 128", "128k", "1"),
-    "sequential_reads_dbuf_cached": ("64", "64k", "1"),
-    "random_reads": ("16 32", "8k", "1"),
-    "random_writes": ("32 128", "8k", "0 1"),
-    "random_readwrite": ("32 64", "bssplit", "1"),
-    "random_writes_zil": ("1 16 64", "8k", "1"),
-    "random_readwrite_fixed": ("64 128", "8k", "0 1"),
-}
+    "sequential_reads_dbuf_cached": ("64", "64k", "1"), "random_reads": ("16 32", "8k", "1"),
+    "random_writes": ("32 128", "8k", "0 1"), "random_readwrite": ("32 64", "bssplit", "1"),
+    "random_writes_zil": ("1 16 64", "8k", "1"), "random_readwrite_fixed": ("64 128", "8k", "0 1"),
+}  # fmt: skip
 SCRIPTS = {
     "sequential_reads_arc_cached": "sequential_reads",
     "sequential_reads_arc_cached_clone": "sequential_reads",
@@ -219,7 +206,6 @@ def job_of(cell: Cell) -> dict[str, str]:
 
 
 def filled(options: Mapping[str, str], test: str) -> dict[str, str]:
-    """As fio fills in what the suite exports."""
     _, sync, size, threads = told(test)
     names = {**NAMES, "SYNC_TYPE": sync, "BLOCKSIZE": size, "NUMJOBS": threads}
     return {

@@ -1,7 +1,5 @@
 """How programs of workloads end, and what they leave in the folder of a trial."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from storlab.nodes.process import ExitRecord

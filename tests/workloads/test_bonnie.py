@@ -1,7 +1,5 @@
 """Options of the workload ``bonnie``, what it reads from Bonnie++, and how it names the ways in which that fails."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The workload command: its metrics, its failures, and what it runs; and what no workload can be asked for."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json
@@ -149,14 +147,11 @@ def test_metrics_come_with_unit_and_direction_beside_what_every_command_has(tmp_
     rows = parsed(tmp_path, command(*rules), "rate 3\n", "warnings: 2\n").metrics.rows(named=True)
     found = {row["metric"]: (row["value"], row["unit"], row["better"], row["across"]) for row in rows}
     assert found == {
-        "elapsed": (2.5, "s", "lower", "max"),
-        "cpu.user.time": (1.0, "s", "lower", "sum"),
-        "cpu.system.time": (0.25, "s", "lower", "sum"),
-        "max_rss": (4096, "B", "lower", "max"),
-        "rate": (3 * 2**20, "B/s", "higher", "sum"),
-        "p99": (0.25, "s", "lower", "max"),
+        "elapsed": (2.5, "s", "lower", "max"), "cpu.user.time": (1.0, "s", "lower", "sum"),
+        "cpu.system.time": (0.25, "s", "lower", "sum"), "max_rss": (4096, "B", "lower", "max"),
+        "rate": (3 * 2**20, "B/s", "higher", "sum"), "p99": (0.25, "s", "lower", "max"),
         "warned": (2, "1", "neither", "sum"),
-    }
+    }  # fmt: skip
 
 
 def test_a_file_that_the_command_did_not_leave_is_named_and_output_that_is_not_text_is_read_all_the_same(

@@ -1,7 +1,5 @@
 """The workload files: what may be asked for, what it means in bytes, and what the agent prints of it, as metrics."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from dataclasses import replace
@@ -99,8 +97,7 @@ def test_it_lasts_as_long_as_the_machine_takes_and_its_space_is_what_is_written(
         ({"files": 10**9, "phase_limit": "1s"}, 0),
     ):
         assert files(**keys).space() == space
-    assert files().duration(0.0) is None
-    assert not files().needs().root and files(drop_caches=True).needs().root
+    assert files().duration(0.0) is None and not files().needs().root and files(drop_caches=True).needs().root
     assert [files(fsync=fsync).fsync for fsync in (False, True)] == ["none", "file"]
     assert files(directories={"depth": 1, "fan_out": MOST_DIRECTORIES, "shared": True}).directories
 

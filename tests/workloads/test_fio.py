@@ -1,7 +1,5 @@
 """The workload fio: what is written into its job files, what is refused, and that fio runs what is written."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """Files that the agent lays out in fio's place: which those are, and that they are as fio's own."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -146,16 +144,12 @@ READ: dict[str, dict[str, Option]] = {
     "random": {"rw": "randread", "bs": "4k", "size": "3M"},
     "mixed": {"rw": "randrw", "bs": "64k", "size": "1M", "numjobs": 2, "nrfiles": 3},
     "again": {
-        "rw": "write",
-        "bs": "128k",
-        "size": "3000k",
-        "overwrite": True,
-        "fallocate": "none",
+        "rw": "write", "bs": "128k", "size": "3000k", "overwrite": True, "fallocate": "none",
         "filename": "again",
     },
     "direct": {"rw": "read", "bs": "1M", "size": "5000k", "fallocate": "none", "direct": True, "ioengine": "libaio"},
     "mapped": {"rw": "write", "bs": "4k", "size": "1M", "ioengine": "mmap"},
-}
+}  # fmt: skip
 ONLY_WRITTEN: dict[str, dict[str, Option]] = {
     "reserved": {"rw": "randwrite", "bs": "4k", "size": "3M"},
     "growing": {"rw": "write", "bs": "16k", "size": "1M", "fallocate": "none"},
@@ -163,7 +157,6 @@ ONLY_WRITTEN: dict[str, dict[str, Option]] = {
 
 
 def laying_out(folder: Path) -> set[str]:
-    """The jobs for which fio says so."""
     ran = run_fio("--create_only=1", "job.fio", cwd=folder)
     assert ran.returncode == 0
     return {line.partition(":")[0] for line in ran.stdout.decode().splitlines() if "Laying out" in line}

@@ -1,7 +1,5 @@
 """What short runs of the installed fio write, read back; which of its jobs ran at once, and which files they share."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 from pathlib import Path

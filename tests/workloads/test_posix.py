@@ -1,7 +1,5 @@
 """The workload posix: its checks here, on file systems that lie, and what is read of what they print."""
 
-from __future__ import annotations
-
 import errno
 import faulthandler
 import fcntl

@@ -1,7 +1,5 @@
 """The workload posix with others: several nodes on the same files, whoever serves them, and pjdfstest."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -35,7 +33,6 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def sent(folder: Path) -> Path:
-    """The program that nodes are sent."""
     file = folder / "checks.pyz"
     file.write_bytes(program())
     return file

@@ -1,7 +1,5 @@
 """Charts: every panel of the samples, drawn on the page and written to files of their own with a title above."""
 
-from __future__ import annotations
-
 import math
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
@@ -82,8 +80,7 @@ def test_a_failed_trial_leaves_a_gap_percentile_curves_rise_and_series_add_up_ov
     span = Values(run.summary, run).span(comparison)
     assert span is not None and len(span.points) == 7 and all(4 < point < 7 for point in span.points)
     curve = percentile_curve(run.histograms, 1, "random-write", "write.latency")
-    assert curve["nines"].is_sorted()
-    assert curve["latency"].is_sorted()
+    assert curve["nines"].is_sorted() and curve["latency"].is_sorted()
     half = curve.filter(pl.col("nines") >= 0.30103)["latency"][0]
     assert 1.0e-3 < half < 1.6e-3
     together = samples(run.series, "random-write", "write.bandwidth", "sum", {"ext4": 1})
@@ -121,8 +118,7 @@ def test_absurd_numbers_are_drawn_or_left_out_but_never_fatal(half: ReportInput,
 
 def test_axes_are_logarithmic_where_that_shows_all_values_and_intervals(run: ReportInput) -> None:
     shares = [0.0, 0.0001, 1.0]
-    assert fitting_scale(shares)[0].to_dict()["zero"] is True
-    assert fitting_scale(shares[1:])[1] == "log scale"
+    assert fitting_scale(shares)[0].to_dict()["zero"] is True and fitting_scale(shares[1:])[1] == "log scale"
     some = run.summary.estimates[0]
     small, large = replace(some, mean=1e6, low=0.0, high=2e6), replace(some, mean=1e9, low=9e8, high=1.1e9)
     values = pl.DataFrame({"level": ["a", "b"], "round": [1, 1], "value": [1e6, 1e9]})
@@ -152,8 +148,7 @@ def lines(svg: str) -> list[str]:
 
 def test_the_title_stands_above_the_drawing_which_stays_as_it_is_in_lines_that_fit() -> None:
     root = ET.fromstring(titled(DRAWN, "Histogram, tps"))
-    assert root.get("width") == "360"
-    assert root.get("viewBox") == f"0 0 360 {root.get('height')}"
+    assert root.get("width") == "360" and root.get("viewBox") == f"0 0 360 {root.get('height')}"
     below = root.find(f"{_SVG}g")
     assert below is not None and below.get("transform") == f"translate(0,{int(root.get('height') or 0) - 100})"
     assert [child.tag for child in below] == [f"{_SVG}g"]
@@ -256,17 +251,14 @@ def of(found: pl.DataFrame, level: str) -> dict[float, float]:
 
 def test_bins_are_brought_together_in_tenths_of_a_decade_where_a_tool_has_not_kept_them_wider() -> None:
     found = shares({(1e-4, 1.02e-4): 3, (1.02e-4, 1.04e-4): 1, (1.1e-3, 1.11e-3): 4}, {(1e-2, 1.01e-2): 7})
-    assert of(found, "depth=1") == {1e-4: 0.5, 1e-3: 0.5}
-    assert of(found, "depth=2") == {1e-2: 1.0}
+    assert of(found, "depth=1") == {1e-4: 0.5, 1e-3: 0.5} and of(found, "depth=2") == {1e-2: 1.0}
     edges = [found.filter(pl.col("level") == f"depth={number}")["lower"].to_list() for number in (1, 2)]
     assert edges[0] == edges[1] == pytest.approx([10 ** (number / 10) for number in range(-41, -18)])
     found = shares({(0.0, 2e-6): 1, (2e-6, 4e-6): 2, (4e-6, 1e-5): 1}, {(2.0, math.inf): 5})
-    assert of(found, "depth=1") == {1e-6: 0.25, 2e-6: 0.5, 4e-6: 0.25}
-    assert of(found, "depth=2") == {2.0: 1.0}
+    assert of(found, "depth=1") == {1e-6: 0.25, 2e-6: 0.5, 4e-6: 0.25} and of(found, "depth=2") == {2.0: 1.0}
     assert found.filter(pl.col("level") == "depth=1")["lower"].to_list() == [1e-6, 2e-6, 4e-6, 1e-5, 2.0, 4.0]
     found = shares({(0.0, 0.0): 5})
-    assert found.height == 0
-    assert histogram_chart(found, "latency", ["depth=1"]).to_dict()["layer"]
+    assert found.height == 0 and histogram_chart(found, "latency", ["depth=1"]).to_dict()["layer"]
     found = shares({(1e-4, 1.02e-4): 3}, {(1e-2, 1.01e-2): 7})
     chart = histogram_chart(found, "latency", ["depth=1", "depth=2"]).to_dict()
     assert [layer["mark"]["type"] for layer in chart["layer"]] == ["area", "line"]
@@ -288,5 +280,4 @@ def test_the_shares_of_a_cell_are_all_of_it_and_end_at_nothing(cells: list[dict[
     for number in range(1, len(cells) + 1):
         own = found.filter(pl.col("level") == f"depth={number}")
         assert own["share"].sum() == pytest.approx(1.0)
-        assert own["lower"].is_sorted() and own["lower"].n_unique() == own.height
-        assert own["share"][-1] == 0.0
+        assert own["lower"].is_sorted() and own["lower"].n_unique() == own.height and own["share"][-1] == 0.0

@@ -1,7 +1,5 @@
 """Charts and tables of many levels, of levels whose names are long or say little, and of levels that are a sweep."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from functools import partial
@@ -170,8 +168,7 @@ def test_a_level_has_one_name_in_all_of_a_chart() -> None:
 @given(NAMES, st.integers(1, 2000))
 def test_a_legend_of_any_names_has_a_column_and_room_between_two(names: list[str], width: int) -> None:
     given = legend_of({"color": {"legend": {"title": "".join(names)}, "scale": {"domain": names}}}, width)[0]
-    assert given["columns"] >= 1
-    assert given["columnPadding"] >= 10
+    assert given["columns"] >= 1 and given["columnPadding"] >= 10
 
 
 def test_a_sweep_has_valid_curves_a_heat_map_and_latency_against_throughput() -> None:
@@ -216,8 +213,7 @@ def test_a_chart_marks_the_knees_of_its_own_load_and_latency_alone() -> None:
 @pytest.mark.parametrize("form", ["text", "md", "html"])
 def test_a_report_says_where_the_knee_is_and_up_to_where_the_objective_holds(form: str) -> None:
     said = " ".join(render(sweep_sample(), form).split())
-    assert "established up to iodepth 8" in said.replace("\\", "")
-    assert "not so from 16 on" in said
+    assert "established up to iodepth 8" in said.replace("\\", "") and "not so from 16 on" in said
     assert "iodepth 8 (95 %" in said.replace("\\", "")
 
 
@@ -240,8 +236,7 @@ def test_every_plot_is_a_chart_that_can_be_changed_and_saved_with_its_own_knees(
     odd = (replace(own, source="other", level="2"), replace(own, latency="latency.p99", level="4"))
     (tmp_path / "summary.json").write_bytes(to_json(replace(summary, knees=(own, *odd))))
     plot = Run(tmp_path).plot
-    assert marked(plot.hockey_stick()) == ["8"]
-    assert marked(plot.hockey_stick("latency.p99")) == ["4"]
+    assert marked(plot.hockey_stick()) == ["8"] and marked(plot.hockey_stick("latency.p99")) == ["4"]
 
 
 def test_what_cannot_be_drawn_is_refused_with_what_there_is(plot: Plots, tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """Names and messages are data: no format may take them for markup, commands or addresses."""
 
-from __future__ import annotations
-
 import csv
 import html
 import io
@@ -114,8 +112,7 @@ class _Tags(HTMLParser):
         self.attributes |= {name for name, _ in attrs}
         for name, value in attrs:
             if name in ("href", "src"):
-                assert value is not None
-                assert value.startswith("#")
+                assert value is not None and value.startswith("#")
 
 
 @settings(deadline=None, max_examples=2, phases=[Phase.explicit, Phase.generate])
@@ -125,8 +122,7 @@ def test_a_page_full_of_hostile_names_has_only_its_own_tags(many: list[str]) -> 
     # A page takes a second to draw, so it has many of them at once, and none is sought that is shorter.
     parser = _Tags()
     parser.feed(render(hostile_run(" ".join(many)), "html"))
-    assert parser.seen <= TAGS | {"abbr", "button", "input", "label", "script"}
-    assert parser.scripts == 1
+    assert parser.seen <= TAGS | {"abbr", "button", "input", "label", "script"} and parser.scripts == 1
     assert not {name for name in parser.attributes if name.startswith("on")}
 
 

@@ -1,7 +1,5 @@
 """Every format renders every run; golden files hold what a person has looked at."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable

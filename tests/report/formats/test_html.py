@@ -3,8 +3,6 @@
 It is clicked, typed into, worked by keys alone, and looked at with scripts off.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json
@@ -93,8 +91,7 @@ def test_ids_are_unique_links_have_targets_and_no_address_or_script_is_of_anywhe
 def test_every_colour_of_the_charts_has_an_answer_in_the_dark(page: str) -> None:
     style, body = (page + page_of(block_sample)).split("</style>", 1)
     used = set(re.findall(r'(?:fill|stroke)="(#[0-9a-f]{3,6})"', body))
-    assert used
-    assert used <= set(re.findall(r'\[(?:fill|stroke)="(#[0-9a-f]{3,6})"\]', style))
+    assert used and used <= set(re.findall(r'\[(?:fill|stroke)="(#[0-9a-f]{3,6})"\]', style))
 
 
 @in_browser
@@ -165,8 +162,7 @@ def test_everything_opens_and_closes_at_once_and_headings_sort_up_and_down_and_b
         seen.append((tab.eval(f"{_SORT}.closest('th').ariaSort"), tab.eval(_SORTED)))
     (up, ascending), (down, descending), (none, again) = seen
     assert (up, down, none) == ("ascending", "descending", None)
-    assert descending == ascending[::-1]
-    assert descending != ascending
+    assert descending == ascending[::-1] and descending != ascending
     assert again == studied
     assert not any(tab.eval(_OPEN))
     tab.click(_FOLDS)
@@ -274,7 +270,6 @@ def test_keys_alone_work_the_controls(tab: Tab, key: str) -> None:
 @in_browser
 def test_without_scripts_all_is_there_and_no_control_that_does_nothing(chromium: Chromium, tmp_path: Path) -> None:
     with chromium.opened(written(tmp_path, page_of(vm_sample)), scripts=False) as tab:
-        assert tab.eval("document.querySelectorAll('button, input, .tip').length") == 0
-        assert tab.eval(_HIDDEN) == 0
+        assert tab.eval("document.querySelectorAll('button, input, .tip').length") == 0 and tab.eval(_HIDDEN) == 0
         tab.click("document.querySelector('main summary')")
         assert tab.eval(_OPEN)[0]

@@ -4,8 +4,6 @@ axe-core (https://github.com/dequelabs/axe-core) goes by rules, in the page as C
 charts, whose numbers stand on cells, it knows nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib.metadata import files
 from itertools import pairwise

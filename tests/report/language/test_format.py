@@ -1,7 +1,5 @@
 """Numbers for people: what is printed is near what was measured, and never claims more than its interval."""
 
-from __future__ import annotations
-
 import math
 from datetime import datetime
 
@@ -57,8 +55,7 @@ def test_rounding_is_small_beside_the_interval(value: float, unit: str, width: f
     low, high = value * (1 - width), value * (1 + width)
     shown = _number(fmt.quantity(value, unit, low, high))
     error = abs(shown * fmt.scale(value, unit).factor - value)
-    assert error <= max(0.51 * value * width, value * 1e-5)
-    assert error <= 0.051 * value
+    assert error <= max(0.51 * value * width, value * 1e-5) and error <= 0.051 * value
     ends = [_number(part) for part in fmt.interval(low, high, unit, value).split(" to ")]
     assert ends[0] <= shown <= ends[1]
 
@@ -106,12 +103,10 @@ def test_durations_have_two_units_at_most(seconds: float | None, text: str) -> N
 
 def test_confidence_margins_moments_and_plurals() -> None:
     assert [fmt.confidence(c) for c in (0.95, 0.999999, 1 - 0.05 / 6)] == ["95 %", "99.99 %", "99.17 %"]
-    assert fmt.margin(0.05) == "±5 %"
-    assert fmt.margin(0.025) == "±2.5 %"
+    assert fmt.margin(0.05) == "±5 %" and fmt.margin(0.025) == "±2.5 %"
     assert fmt.instant(datetime.fromisoformat("2026-03-14T09:26:53+00:00")) == "2026-03-14 09:26:53 UTC"
     assert fmt.instant(datetime.fromisoformat("2026-03-14T09:26:53+01:00")) == "2026-03-14 09:26:53 +0100"
-    assert fmt.plural(1, "round") == "1 round"
-    assert fmt.plural(0, "round") == "0 rounds"
+    assert fmt.plural(1, "round") == "1 round" and fmt.plural(0, "round") == "0 rounds"
     assert fmt.ratio_interval(0.22, 14.11, 1.76) == "0.22× to 14.1×"
     assert fmt.ratio_interval(0.22, math.inf, 1.76) == "0.22× to ∞×"
 

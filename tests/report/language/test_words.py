@@ -1,7 +1,5 @@
 """The sentences: whoever reads only them knows the verdict, how sure it is, and what is missing."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -70,8 +68,7 @@ def test_a_verdict_in_one_sentence(comparison: Comparison, sentence: str) -> Non
 def test_what_is_undecided_is_called_so_first(kind: UndecidedKind, changed: dict[str, Any], said: str) -> None:
     comparison = replace(BASE, verdict="undecided", rounds_to_decide=6, undecided=Undecided(kind, 7, 9), **changed)
     sentence = words.sentence(comparison)
-    assert sentence.startswith("ext4 against xfs is undecided: ")
-    assert said in sentence
+    assert sentence.startswith("ext4 against xfs is undecided: ") and said in sentence
     assert words.tally([comparison]) == f"1 undecided{' (1 leaning)' if kind == 'leaning' else ''}"
 
 
@@ -144,10 +141,7 @@ def test_levels_that_say_little_by_themselves_stand_under_their_factors_name(a: 
 def test_pooled_verdicts_come_first_in_an_overview_that_says_why_the_run_ended() -> None:
     pooled = replace(BASE, pooled=True, within={})
     groups = questions_of(Summary("t", "bandwidth", 0.95, 8, None, comparisons=(BASE, pooled)))
-    assert list(map(title_of, groups)) == [
-        "write.bandwidth: write, all combinations pooled",
-        "write.bandwidth: write",
-    ]
+    assert list(map(title_of, groups)) == ["write.bandwidth: write, all combinations pooled", "write.bandwidth: write"]
     cells = (CellState(1, {"fs": "a"}, "measured", 5), CellState(2, {"fs": "b"}, "unsupported", 0))
     summary = Summary("t", "bandwidth", 0.95, 1, Reported("The precision was reached"), cells=cells)
     assert overview(summary) == "1 round done; 1 of 2 cells measured; no comparisons. The precision was reached."

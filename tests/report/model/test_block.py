@@ -1,7 +1,5 @@
 """Block I/O in reports: tables in every format, charts for what was counted and for what was imported."""
 
-from __future__ import annotations
-
 import csv
 import io
 from dataclasses import replace
@@ -37,8 +35,7 @@ def test_programs_have_block_io_as_data_with_a_row_for_every_share(run: ReportIn
     (row,) = [
         row for row in rows if row["metric"] == "write.below.16k" and row["cell"] == "2" and "fua" in row["reason"]
     ]
-    assert row["reason"] == "fua+sync+meta shorter"
-    assert float(row["mean"]) == pytest.approx(7 / 10000)
+    assert row["reason"] == "fua+sync+meta shorter" and float(row["mean"]) == pytest.approx(7 / 10000)
     assert len(orjson.loads(render(run, "json"))["block_io"]) == len(run.summary.block_io) == 8
 
 
@@ -47,8 +44,7 @@ def test_the_page_has_a_section_with_charts_and_tables_and_puts_reads_aside(page
     before, _, aside = section.partition("<details>")
     assert '<a href="#block">Block I/O</a>' in page
     assert before.count('class="chart"') == 8, "as squares, and as bars side by side"
-    assert "Writes below 16k: load=storm" in before
-    assert "Reads" not in before
+    assert "Writes below 16k: load=storm" in before and "Reads" not in before
     assert "Reads: load=storm" in aside
     assert "Latency" not in page  # bytes are no latencies
 
@@ -109,9 +105,7 @@ def test_sizes_have_colours_of_their_own_up_to_the_last_column() -> None:
     rare = SizeShare(512, Share(1e-7, 0, 1e-6))
     most = SizeShare(16384, Share(1 - 1e-7, 1, 1))
     svg = to_svg(sizes_chart({"a": [rare, most], "b": []}, ["a", "b"], 16384, "length", {}))
-    assert svg.count(f'fill="{BELOW[0]}"') == 1
-    assert svg.count(f'fill="{ABOVE[-1]}"') == 1
-    assert ">&lt;<" in svg
+    assert svg.count(f'fill="{BELOW[0]}"') == 1 and svg.count(f'fill="{ABOVE[-1]}"') == 1 and ">&lt;<" in svg
     assert ">&gt;99<" in svg
     assert sum(svg.count(f'fill="{colour}"') for colour in (*BELOW, *ABOVE)) == 2
     assert [label(size) for size in (512, 1024, 16384, SIZES[-1])] == [".5", "1", "16", "≥1M"]
@@ -141,5 +135,4 @@ def test_how_it_was_counted_is_a_table_with_cells_where_it_was_not_so_in_all(run
     seen = {"probe": "alignment", "nodes": ["a"], "disks": []}
     probes = [{**seen, "cells": [1], "hook": "tp_btf"}, {**seen, "cells": [2, 4, 5], "hook": "classic tracepoint"}]
     *_, table = block_detail_tables(replace(run.summary, facts={"probes": probes}))
-    assert table.columns[2] == "cells"
-    assert table.rows[0][2] == "fs=xfs-16k, load=storm"
+    assert table.columns[2] == "cells" and table.rows[0][2] == "fs=xfs-16k, load=storm"

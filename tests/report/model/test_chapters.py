@@ -1,7 +1,5 @@
 """Chapters that some runs have: why, claims, conformance, what power cuts left, effects of factors, packets."""
 
-from __future__ import annotations
-
 import csv
 import html
 import io
@@ -39,14 +37,9 @@ VALUE = replace(
     expected=Expected("between", low=1.8, high=2.2), value=20.0, low=19.0, high=21.0, said_by="",
 )  # fmt: skip
 ABSENT = replace(
-    HOLDS,
-    name="SACK",
-    verdict="missing",
-    reason=ClaimUnanswered("absent", ("sack=false",)),
-    value=None,
-    low=None,
-    high=None,
-)
+    HOLDS, name="SACK", verdict="missing", reason=ClaimUnanswered("absent", ("sack=false",)), value=None,
+    low=None, high=None,
+)  # fmt: skip
 OPEN = replace(
     HOLDS, name="<b>open</b> | x", verdict="undecided", reason=TooFewRounds(3, 5, "claim"), low=None, high=None
 )
@@ -94,8 +87,7 @@ def test_checks_have_a_line_each_with_the_worst_outcome_and_what_passed_everywhe
     assert [row[0] for row in table.rows] == ["fsync", "birth-time", "flock"]
     flock = dict(zip(table.columns, table.rows[2], strict=True))
     flock = dict(zip(table.columns, rows(table)[2], strict=True))
-    assert flock["raw, 4k"] == f"✗ fail (1 of {ROUNDS * len(GUESTS)}) [2]"
-    assert flock["raw, bs=512"] == "✓ pass"
+    assert flock["raw, 4k"] == f"✗ fail (1 of {ROUNDS * len(GUESTS)}) [2]" and flock["raw, bs=512"] == "✓ pass"
     assert table.notes[1].startswith("flock(LOCK_EX) beside LOCK_SH succeeds")
     (table,) = conformance_tables(replace(checked, checks=checked.checks.filter(check="birth-time")))
     assert table.columns == ("check", "zvol", "zvol-async", "zfs-file", "raw", "qcow2")
@@ -165,8 +157,7 @@ def with_effects(found: Effects) -> ReportInput:
 
 def test_shares_and_means_are_tables_with_their_warnings_and_the_largest_first() -> None:
     shares, means = effect_tables(with_effects(EFFECTS).summary)
-    assert shares.title == "bandwidth: load, media=ssd"
-    assert rows(shares)[0] == ("fs", "70 % [1]")
+    assert shares.title == "bandwidth: load, media=ssd" and rows(shares)[0] == ("fs", "70 % [1]")
     assert [row[0] for row in shares.rows[2:]] == ["fs × bs", "rounds", "between trials of a cell"]
     assert shares.notes == ("Only 3 rounds.",)
     assert means.rows[0] == ("fs", "fs0", "1024 KiB/s")
@@ -330,8 +321,7 @@ def test_little_of_a_report_has_the_surest_difference_and_all_of_it_every_one() 
     many = [replace(ACKS, metric=f"m{number}", noun=f"things {number}") for number in range(5)]
     assert [line.split(" things ")[1][0] for line in best_lines(with_why(*many))] == ["0", "1", "2"]
     brief = text_of(given(with_why(*many)))
-    assert "evidence, not a cause" in brief
-    assert "things 0" in brief and "things 1" not in brief
+    assert "evidence, not a cause" in brief and "things 0" in brief and "things 1" not in brief
     assert all(
         "things 4" in text
         for text in (text_of(given(with_why(*many)), full=True), render(given(with_why(*many)), "md"))

@@ -1,7 +1,5 @@
 """Nodes side by side, guests and modes: what the tables say, and where they stay away."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

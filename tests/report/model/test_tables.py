@@ -1,7 +1,5 @@
 """Tables: questions with values beside ratios, many cells as a grid, and the factors and units that they show."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 from typing import Any, NamedTuple
@@ -66,8 +64,7 @@ def test_what_is_undecided_is_folded_below_what_is_decided() -> None:
 
 def test_the_terminal_shows_two_screens_and_breaks_headings_at_hyphens() -> None:
     brief, full = text_of(vm_sample(), 100), text_of(vm_sample(), 100, full=True)
-    assert brief.count("\n") <= 100 < full.count("\n")
-    assert "--full" in brief
+    assert brief.count("\n") <= 100 < full.count("\n") and "--full" in brief
     assert "--full" not in full
     lines = drawn(grid(cells()), 56).splitlines()
     assert "continued" not in "".join(lines)
@@ -166,8 +163,7 @@ def test_a_grid_has_the_factor_with_fewest_levels_side_by_side_in_the_runs_order
     assert "in MiB/s" not in mixed.caption
     one = estimates(cells(), warnings=(FEW, "Round 2 is odd."))[0]
     noted = grid_table([one, *every[1:]], cells())
-    assert noted is not None
-    assert noted.texts()[1][0][1].endswith("[2]") and not noted.texts()[1][1][1].endswith("]")
+    assert noted is not None and noted.texts()[1][0][1].endswith("[2]") and not noted.texts()[1][1][1].endswith("]")
 
 
 def test_few_cells_and_those_of_one_factor_stay_a_row_each_and_further_metrics_a_grid() -> None:

@@ -1,7 +1,5 @@
 """What varies: samples within trials, latencies of all operations, and whether rounds are steady."""
 
-from __future__ import annotations
-
 import csv
 import io
 from dataclasses import replace
@@ -79,8 +77,7 @@ def test_series_that_never_vary_or_are_absurd_are_drawn_or_left_out(pair: Report
 def test_tables_hold_the_variability_and_the_factor(pair: ReportInput) -> None:
     varying, course = variability_tables(pair)
     off, on = (dict(zip(varying.columns, row, strict=True)) for row in varying.rows)
-    assert varying.title == "Variability of tps: sysbench"
-    assert "outliers beyond 1.5 IQR" in varying.caption
+    assert varying.title == "Variability of tps: sysbench" and "outliers beyond 1.5 IQR" in varying.caption
     assert off["factor"] == "1.00×"
     assert 4 < float(on["factor"].rstrip("×")) < 8
     assert (off["outliers"], on["outliers"]) == ("19", "0"), "none has no factor"
@@ -100,10 +97,8 @@ def test_a_page_explains_the_lines_that_it_shows_beside_their_tables(pair: Repor
     section = page[page.index('<section id="variability"') :]
     assert section.index("Variability of tps") < section.index("Histogram with density") < section.index("Bell curves")
     single, several = render(pair, "html"), render(with_one_load(sample()), "html")
-    assert "the line is the mean of a step of time" in single
-    assert "the first round above" not in single
-    assert "the line is the median of the rounds" in several
-    assert "dashed ones the changes" not in several
+    assert "the line is the mean of a step of time" in single and "the first round above" not in single
+    assert "the line is the median of the rounds" in several and "dashed ones the changes" not in several
 
 
 def test_without_findings_or_with_few_there_are_no_tables_and_a_variances_unit_is_squared(pair: ReportInput) -> None:
@@ -122,8 +117,7 @@ def test_drift_changes_and_times_are_told_in_one_cell_each(pair: ReportInput) ->
     drifting = first.with_columns(drift_share=pl.lit(-0.04), drift_steps=pl.lit(0.0))
     _, course = variability_tables(replace(pair, findings=pl.concat([drifting, *others])))
     row = dict(zip(course.columns, course.rows[0], strict=True))
-    assert row["drift"] == "−4.0 % (1 of 3 rounds)"
-    assert row["changes of the level"] == "1 a trial"
+    assert row["drift"] == "−4.0 % (1 of 3 rounds)" and row["changes of the level"] == "1 a trial"
     twice = pl.concat([pair.findings.filter(cell=2).with_columns(steady_snia=pl.lit(at)) for at in (300.0, 480.0)])
     _, course = variability_tables(replace(pair, findings=twice))
     assert course.rows[0][4] == "after 5 min to 8 min"
@@ -148,15 +142,13 @@ def tables_of(*those: Distribution) -> list[Table]:
 
 def test_a_row_is_a_cell_or_a_node_and_the_caption_says_how_far_off_a_percentile_can_be() -> None:
     (table,) = tables_of(distribution(1, FINE), distribution(2, FINE))
-    assert table.title == "latency: load"
-    assert table.columns == ("cache", "operations", "p50", "p99.99")
+    assert table.title == "latency: load" and table.columns == ("cache", "operations", "p50", "p99.99")
     assert rows(table)[0] == ("none", "10000", "100 µs", "2.00 ms [1]")
     assert table.caption == "of all operations of all rounds and jobs, from merged histograms, exact to 1.0 %"
     assert table.notes == ("Fewer than ten operations are slower: another run may well give a different value.",)
     (table,) = tables_of(distribution(1, FINE), distribution(1, FINE, "n-1"), distribution(1, FINE, "n-2"))
     assert [row[0] for row in table.rows] == ["all together", "n-1", "n-2"]
-    assert table.title == "latency: load, cache=none"
-    assert "all rounds, nodes and jobs" in table.caption
+    assert table.title == "latency: load, cache=none" and "all rounds, nodes and jobs" in table.caption
     bounded, open_ended = Percentile(50, 17.0, 16.9, 40.0, 500), Percentile(99.99, 16.9, 16.9, None, 500)
     (table,) = tables_of(distribution(1, (bounded, open_ended)))
     assert rows(table)[0][-2:] == ("16.9 s to 40.0 s [1]", "16.9 s or more [1]")

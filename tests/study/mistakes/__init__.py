@@ -5,8 +5,6 @@ with such a mark, its study has this one alone, and the message names this line 
 lacks a title, a stack or a workload gets a sound one, so that its one mistake stands alone. ``FILE`` is a file layer.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 
