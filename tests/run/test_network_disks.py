@@ -46,8 +46,7 @@ def each_trial_fails(lab: Laboratory, protocols: Iterable[str], action: Callable
     for record in lab.records():
         assert record.status == "failed" and record.lost_after is not None, record
         assert (record.reason or "").endswith(f" ({record.lost_after:.1f} s into the load)")
-        assert record.phases["measure"] < GIVE_UP + BEYOND
-        assert record.phases["tear down"] < BEYOND
+        assert record.phases["measure"] < GIVE_UP + BEYOND and record.phases["tear down"] < BEYOND
         assert [warning for warning in record.warnings if "torn down" in say(warning)] == []
     assert lab.leftovers() == []
     reasons = (reason or "" for _, reason in endings(lab))
@@ -61,8 +60,7 @@ FULL = sample(__file__, "cases/full-server.toml")
 def test_a_trial_whose_target_is_full_fails_and_says_whose_it_is(lab: Laboratory) -> None:
     lab.execute(FULL)
     ((status, reason),) = endings(lab)
-    assert status == "failed"
-    assert (reason or "").startswith("node client: qemu-io ended with status 1: ")
+    assert status == "failed" and (reason or "").startswith("node client: qemu-io ended with status 1: ")
     assert (reason or "").endswith("No space left on device (what server serves is full)")
     assert lab.run_folder.metrics.is_empty()
 
@@ -117,28 +115,23 @@ def test_transports_of_each_kind_run_to_the_report(lab: Laboratory) -> None:
     transports = TCP | {"local"}
     settings = [word for each in SMALL for word in ("--set", each)]
     only = ("--only", f"transport={','.join(sorted(transports))}")
-    ran = lab.storlab("run", BLOCK, "--out", lab.out, "--rounds", "1", "--quiet", *only, *settings, timeout=500)
-    assert ran.status == 0, ran
-    assert {record.levels["transport"]: (record.status, record.reason) for record in lab.records()} == dict.fromkeys(
-        transports, ("done", None)
-    )
+    words = ("--out", lab.out, "--rounds", "1", "--quiet")
+    lab.storlab("run", BLOCK, *words, *only, *settings, timeout=500).with_status(0)
+    ends = {record.levels["transport"]: (record.status, record.reason) for record in lab.records()}
+    assert ends == dict.fromkeys(transports, ("done", None))
     acks = by_transport(lab, "probe:tcp", "acks.per-request")
     assert acks.keys() == TCP - {"nfs"}, "NFS has no disk whose requests could be counted"
     # 128 KiB in segments of 1448 bytes are 90.5, two or more of which are acknowledged at once.
     assert 0 < min(acks.values()) <= acks["iscsi"] <= 60
     # Sockets of the kernel, which no process has, are seen at both ends: initiators, NFS's client and server.
-    received, sent = (
-        by_transport(lab, "probe:tcp", "bytes.received"),
-        by_transport(lab, "probe:tcp@server", "bytes.sent"),
-    )
+    received = by_transport(lab, "probe:tcp", "bytes.received")
+    sent = by_transport(lab, "probe:tcp@server", "bytes.sent")
     assert min(received.values()) > 1024 * 1024 and received.keys() == TCP
     assert [sent[each] / received[each] for each in ("iscsi", "nvme", "nfs")] == pytest.approx([1] * 3, rel=0.05)
     assert (lab.out / "report.html").stat().st_size > 10_000
 
 
 def by_transport(lab: Laboratory, source: str, metric: str) -> dict[str, float]:
-    found = pl.read_parquet(lab.out / "tables" / "metrics.parquet").filter(
-        pl.col("source") == source, pl.col("metric") == metric, pl.col("node").is_null()
-    )
+    found = lab.run_folder.metrics.filter(pl.col("node").is_null(), source=source, metric=metric)
     levels = {record.trial: record.levels["transport"] for record in lab.records()}
     return {levels[trial]: value for trial, value in found.select("trial", "value").iter_rows()}

@@ -38,12 +38,8 @@ def somebody(host: Host, become: str) -> None:
     host.run("install", "--directory", "--owner=4321", "--group=4321", "/tmp/home")
 
 
-@pytest.mark.parametrize(
-    "become", [pytest.param(name, marks=pytest.mark.needs(name), id=name) for name in ("sudo", "doas")]
-)
-def test_a_login_that_is_not_roots_becomes_root_without_a_password(
-    lab: Laboratory, machines: Hosts, become: str
-) -> None:
+@pytest.mark.parametrize("become", [pytest.param(name, marks=pytest.mark.needs(name), id=name) for name in RULES])
+def test_a_login_that_is_not_roots_becomes_root_with_no_password(lab: Laboratory, machines: Hosts, become: str) -> None:
     somebody(machines["lab1"], become)
     node = f'nodes.far = {{ kind = "ssh", hosts = ["somebody@lab1"], become = "{become}" }}'
     lab.succeed(f"{node}\n{directory(LOAD, stack=f'[{ON_LOOP}]')}")
