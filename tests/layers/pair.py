@@ -30,6 +30,8 @@ from .sites import RUN, guest, parse
 T = TypeVar("T")
 
 SCRATCH = f"/tmp/storlab-{RUN}/host"
+MAPPED = "dmsetup ls --noheadings 2> /dev/null | grep -v '^No devices'; ls /dev/mapper | grep -vx control; true"
+"""Lists what device mapper has in a guest."""
 
 
 @dataclass
@@ -125,14 +127,29 @@ class Pair:
         contexts = [context for _, context in (*below.layers, *above.layers)]
         return Crossed(parsed, [*below.resources, *above.resources], [*below.facts, *above.facts], contexts)
 
-    async def disks(self, count: int, size: str, *, ours: bool = True, owner: str = "disk") -> list[Disk]:
+    async def disks(self, *sizes: str, ours: bool = True, owner: str = "disk") -> list[Disk]:
         """Loop devices on the server."""
         made = []
-        for number in range(count):
+        for number, size in enumerate(sizes):
             below = await self.set_up({"layer": "file", "size": size}, {"layer": "loop"}, owner=f"{owner}{number}")
             assert isinstance(below.resource, Disk)
             made.append(replace(below.resource, ours=ours))
         return made
+
+    async def moved(self, *disks: Disk) -> list[tuple[int, int]]:
+        """Bytes that each of these disks of the server has read and written so far."""
+        stats = " ".join(f"/sys/block/{disk.name}/stat" for disk in disks)
+        lines = [line.split() for line in (await self.server.output(f"cat {stats}")).splitlines()]
+        return [(int(line[2]) * 512, int(line[6]) * 512) for line in lines]
+
+    @asynccontextmanager
+    async def left_clean(self, listing: str) -> AsyncIterator[None]:
+        """What is set up meanwhile is torn down, and then this script prints nothing on the server."""
+        try:
+            yield
+        finally:
+            await self.tear_down()
+        assert await self.server.output(listing) == ""
 
     async def mount(self, layer: Mapping[str, Any], below: Crossed) -> None:
         """One more layer, on the client, above what was set up on the server."""

@@ -51,15 +51,10 @@ class Made:
 
     async def moved(self, work: str) -> list[tuple[int, int]]:
         """Bytes that each disk read and wrote while a script ran."""
-
-        async def counted() -> list[tuple[int, int]]:
-            stats = " ".join(f"/sys/block/{disk.name}/stat" for disk in (*self.disks, *self.fast))
-            lines = [line.split() for line in (await self.pair.server.output(f"cat {stats}")).splitlines()]
-            return [(int(line[2]) * 512, int(line[6]) * 512) for line in lines]
-
-        before = await counted()
+        disks = (*self.disks, *self.fast)
+        before = await self.pair.moved(*disks)
         await self.pair.server.output(work)
-        return [(r - b, w - c) for (b, c), (r, w) in zip(before, await counted(), strict=True)]
+        return [(r - b, w - c) for (b, c), (r, w) in zip(before, await self.pair.moved(*disks), strict=True)]
 
     def write(self, count: int, *more: str, rw: str = "randwrite") -> str:
         head = f"fio --name=x --filename={self.volume.path} --rw={rw} --bs=4k --direct=1"
@@ -71,17 +66,14 @@ async def volume(
     pair: Pair, count: int = 4, fast: int = 0, each: str = "64M", *, ours: bool = True, **keys: Any
 ) -> AsyncIterator[Made]:
     """Nothing of it is left."""
-    try:
-        disks = await pair.disks(count + fast, each, ours=ours)
+    async with pair.left_clean(NOTHING):
+        disks = await pair.disks(*[each] * (count + fast), ours=ours)
         more = {"cache": {"disks": ["f"], **keys.pop("cache")}} if fast else {}
         layer = LvmLayer.model_validate({"layer": "lvm", "disks": ["d"], **keys, **more})
         context = replace(pair.server.context(2), others={"d": disks[1:count], "f": disks[count:]})
         made = await layer.set_up(disks[0], context)
         facts = await layer.facts(made, context)
         yield Made(pair, layer, context, made, disks[:count], disks[count:], facts)
-    finally:
-        await pair.tear_down()
-    assert await pair.server.output(NOTHING) == ""
 
 
 @guests
@@ -196,7 +188,7 @@ async def test_a_striped_volume_spreads_over_its_disks_and_a_mirror_writes_to_ea
 
 @guests
 async def test_other_volume_groups_are_neither_seen_nor_touched_and_a_users_disk_loses_its_mark(pair: Pair) -> None:
-    (foreign,) = await pair.disks(1, "32M", owner="foreign")
+    (foreign,) = await pair.disks("32M", owner="foreign")
     make = f"vgcreate -y -q theirs {foreign.path} && lvcreate -y -q -n kept -l 2 theirs"
     await pair.server.output(f"export DM_DISABLE_UDEV=1; {make}")
     begin = f"dd if={foreign.path} bs=1M count=2 2> /dev/null | sha256sum; dmsetup info -c --noheadings theirs-kept"
@@ -274,8 +266,8 @@ async def test_a_set_up_that_is_killed_at_any_step_leaves_nothing(pair: Pair, mo
 @guests
 async def test_a_volume_lies_on_an_encrypted_array_and_a_file_system_on_the_volume(pair: Pair) -> None:
     server = pair.server
-    try:
-        disks = await pair.disks(2, "400M")
+    async with pair.left_clean(f"{NOTHING}; ls -d /sys/block/md[0-9]* 2> /dev/null; true"):
+        disks = await pair.disks("400M", "400M")
         md, crypt, lvm, mkfs, mount = parse(
             [
                 {"layer": "md", "level": "1", "disks": ["d"]},
@@ -294,9 +286,6 @@ async def test_a_volume_lies_on_an_encrypted_array_and_a_file_system_on_the_volu
         await built.midway()
         assert "snapshot-origin" in await server.output("dmsetup table")
         await server.output(f"echo after > {built.resource.path}/a && sync")
-    finally:
-        await pair.tear_down()
-    assert await server.output(f"{NOTHING}; ls -d /sys/block/md[0-9]* 2> /dev/null; true") == ""
 
 
 @guests

@@ -26,8 +26,8 @@ async def array(
     pair: Pair, count: int = 4, *, ours: bool = True, **keys: Any
 ) -> AsyncIterator[tuple[Disk, list[Disk], Mapping[str, Any]]]:
     """An array of loop devices in a guest with its members and its facts; nothing of it is left."""
-    try:
-        members = await pair.disks(count, "24M", ours=ours)
+    async with pair.left_clean(NOTHING):
+        members = await pair.disks(*["24M"] * count, ours=ours)
         layer = MdLayer.model_validate({"layer": "md", "disks": ["a", "b"], **keys})
         others: dict[str, list[Resource]] = {"a": [*members[:2]], "b": [*members[2:]]}
         if layer.journal is not None:
@@ -35,9 +35,6 @@ async def array(
         context = replace(pair.server.context(2), others=others)
         made = await layer.set_up(None, context)
         yield made, members, await layer.facts(made, context)
-    finally:
-        await pair.tear_down()
-    assert await pair.server.output(NOTHING) == ""
 
 
 @guests
@@ -76,18 +73,13 @@ async def test_an_array_is_as_asked_for_and_nothing_of_it_stays(
 
 @guests
 async def test_a_mirror_writes_twice_underneath_and_parity_reads_before_it_writes(pair: Pair) -> None:
-    async def underneath(made: Disk, members: list[Disk]) -> tuple[float, float]:
-        """Sectors read and written by all members for each that is written, of single blocks of 4k."""
-
-        async def counted() -> list[int]:
-            stats = " ".join(f"/sys/block/{disk.name}/stat" for disk in members)
-            lines = [line.split() for line in (await pair.server.output(f"cat {stats}")).splitlines()]
-            return [sum(int(line[at]) for line in lines) for at in (2, 6)]
-
-        before = await counted()
+    async def underneath(made: Disk, members: list[Disk]) -> list[float]:
+        """Read and written by all members for each byte that is written, of single blocks of 4k."""
+        before = await pair.moved(*members)
         fio = f"fio --name=x --filename={made.path} --rw=randwrite --bs=4k --size=16M --number_ios=64 --direct=1"
         await pair.server.output(fio)
-        return tuple((now - then) / (64 * 8) for now, then in zip(await counted(), before, strict=True))  # type: ignore[return-value]
+        after = await pair.moved(*members)
+        return [sum(now[at] - then[at] for now, then in zip(after, before, strict=True)) / (64 * 4096) for at in (0, 1)]
 
     async with array(pair, count=2, level="1") as (made, members, _):
         read, written = await underneath(made, members)
