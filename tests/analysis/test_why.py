@@ -206,11 +206,12 @@ def test_what_is_waited_for_as_long_as_operations_take_longer_comes_first(
 ) -> None:
     """Before what moves along, on which an operation has no hold: 2 ms each on one side, 5 ms each on the other."""
     ratios = [1.5, 2.5, 1.8, 2.2, 2.9, 1.6, 2.0, 2.7]
-    a = {"iops": [1000 * r for r in ratios], FLUSHES: [100.0] * 8, WAITS: steady(waits[0])}
-    b = {"iops": [1000.0] * 8, "ios": [400.0] * 8, FLUSHES: [100 * r**2 for r in ratios], WAITS: steady(waits[1])}
+    a = {"iops": [200 * r for r in ratios], FLUSHES: [100.0] * 8, WAITS: steady(waits[0])}
+    b = {"iops": [200.0] * 8, "ios": [400.0] * 8, FLUSHES: [100 * r**2 for r in ratios], WAITS: steady(waits[1])}
     found = why(a, b).differences
     assert {difference.metric for difference in found} == {FLUSHES, WAITS}
     assert found[0].metric == first
+    assert [d.longer for d in found if d.metric == WAITS] == [pytest.approx(3e-3, rel=0.2) if first == WAITS else None]
 
 
 def test_settings_that_differ_and_rounds_and_values_that_are_missing_are_said() -> None:

@@ -243,6 +243,7 @@ class Difference:
     agreeing: int  # rounds in which it was on the side where it mostly is
     moves: Moves  # in which way its ratio moves, from round to round, with that of the metric that was judged
     same_rate: bool = False  # of an amount that all that the machine does adds to: as much a second on both sides
+    longer: float | None = None  # of waiting that accounts for it: s that an operation takes longer where more waits
     alike: tuple[str, ...] = ()  # further metrics that say the same in other words
 
 

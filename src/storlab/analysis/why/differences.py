@@ -41,8 +41,9 @@ _MOVING, _IN_STEP = 1.5, 0.5
 a second on both sides, of all that the machine does, after it.
 """
 _MOSTLY = 0.5
-"""Of the time by which operations take longer, what a wait must come to so that it accounts for it, and comes first.
-At a queue depth of n each operation waits n times as long as one takes: depth can only hide what does not account.
+"""Of the time by which operations take longer, what a wait must come to so that it accounts for it, and comes first. At
+a queue depth of n each operation waits n times as long as one takes, so that depth can only hide what does not account
+for it.
 """
 _SAME_RATE = 0.25  # of the difference for each operation
 _MATTERS = 0.05
@@ -224,6 +225,7 @@ def _difference(both: _Both, found: Named, moves: int, alike: Sequence[str]) -> 
         agreeing=int((side * x > 0).sum()),
         moves=ways[moves],
         same_rate=_same_rate(both, found.row),
+        longer=abs(both.longer) if _accounts(both, found.row) else None,
         alike=tuple(alike),
     )
 

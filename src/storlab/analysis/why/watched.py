@@ -105,7 +105,7 @@ class Watch:
         every = dict(self._series.get(cell, ()))
         specs = {key: self._declared[key[0]].find(key[1]) for key in every}
         seconds = self._seconds.get(cell, self._nothing())
-        per, amounts = self._load(cell, {key: spec for key, spec in specs.items() if not is_underneath(key[0])})
+        per, amounts, took = self._load(cell, {key: spec for key, spec in specs.items() if not is_underneath(key[0])})
         watched, values, rates = list[Watched](), list[Floats](), list[Floats]()
         for key, spec in specs.items():
             if not (is_underneath(key[0]) and is_evidence(spec)):
@@ -119,24 +119,27 @@ class Watch:
             values.append(found / amounts if amount else found)
         empty = np.empty((0, len(self._place)))
         every_value, every_rate = (np.array(rows) if rows else empty for rows in (values, rates))
-        return Seen(tuple(watched), every_value, every_rate, seconds / amounts)
+        return Seen(tuple(watched), every_value, every_rate, took)
 
-    def _load(self, cell: int, specs: Mapping[Key, MetricSpec]) -> tuple[Per, Floats]:
+    def _load(self, cell: int, specs: Mapping[Key, MetricSpec]) -> tuple[Per, Floats, Floats]:
+        """What amounts are divided by, and how long each took: by the load's own rate, as programs start slowly."""
         seconds = self._seconds.get(cell, self._nothing())
         ways: tuple[tuple[Per, tuple[str, ...], str], ...] = (
             ("operation", ("operations",), "1/s"),
             ("byte", ("bytes", "bytes read", "bytes written"), "B/s"),
         )
         for per, quantities, rate in ways:
+            rates = [key for key, spec in specs.items() if spec.quantity == "throughput" and spec.unit == rate]
+            speed = self._total(cell, rates)
             if cell in self._partial:
-                counted = [key for key, spec in specs.items() if spec.quantity == "throughput" and spec.unit == rate]
-                found = self._total(cell, counted) * seconds
+                counted, found = rates, speed * seconds
             else:
                 counted = [key for key, spec in specs.items() if spec.quantity in quantities]
                 found = self._total(cell, counted)
             if counted:
-                return per, np.where(found > 0, found, np.nan)
-        return "trial", np.ones(len(self._place))
+                found = np.where(found > 0, found, np.nan)
+                return per, found, 1 / np.where(speed > 0, speed, np.nan) if rates else seconds / found
+        return "trial", np.ones(len(self._place)), seconds
 
     def _total(self, cell: int, counted: Iterable[Key]) -> Floats:
         every = dict(self._series.get(cell, ()))

@@ -26,6 +26,7 @@ _OF = {
     "against": "from round to round, the more of it, the less {metric}",
     "unclear": "",
 }
+_TAKES = {"operation": "an operation", "trial": "a trial"}
 _MIB = 1 << 20
 _POINT = 1e-9  # of a ratio: an interval that is narrower is none
 
@@ -57,15 +58,16 @@ def nothing_differs(why: Underneath) -> str:
 
 
 def sentence(comparison: Comparison, d: Difference) -> str:
-    """ "iSCSI: 46 ACKs per operation, NVMe/TCP: 3.9"."""
+    """ "iSCSI: 46 ACKs per operation, NVMe/TCP: 3.9"; and, of waiting that accounts for it, what it accounts for."""
     a, b = (words.named(comparison.factor, level) for level in (comparison.a, comparison.b))
     one, other = _values(d)
     place = _place(d.source)
+    longer = _longer(d, a if d.a > d.b else b)
     if not d.noun:
-        return f"{d.metric}{_per(d)}{place}: {one} with {a}, {other} with {b}"
+        return f"{d.metric}{_per(d)}{place}: {one} with {a}, {other} with {b}{longer}"
     if d.a == 0:  # the words stand with the number
         a, one, b, other = b, other, a, one
-    return f"{a}: {one} {d.noun}{_per(d)}{place}, {b}: {other}"
+    return f"{a}: {one} {d.noun}{_per(d)}{place}, {b}: {other}{longer}"
 
 
 def details(comparison: Comparison, d: Difference) -> str:
@@ -185,6 +187,14 @@ def _per(d: Difference) -> str:
             return " in all"
         case _:
             return ""
+
+
+def _longer(d: Difference, slower: str) -> str:
+    """How much longer what was waited for takes there."""
+    if d.longer is None:
+        return ""
+    what, seconds = ("a MiB", d.longer * _MIB) if d.per == "byte" else (_TAKES.get(d.per, ""), d.longer)
+    return f"; {what} takes {fmt.quantity(seconds, 's')} longer with {slower}"
 
 
 def _values(d: Difference) -> tuple[str, str]:
