@@ -264,7 +264,7 @@ class Underneath:
     watched: int  # metrics that varied at all, for which the evidence is corrected
     needed: int  # rounds in which any of these could be named
     confidence: float  # that none is named that does not differ
-    differences: tuple[Difference, ...] = ()  # first what is surest and largest
+    differences: tuple[Difference, ...] = ()  # waiting that accounts for it, then the surest and largest
     facts: tuple[FactDifference, ...] = ()
     left_out: answers.NotExamined | None = None
 

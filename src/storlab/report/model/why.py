@@ -18,8 +18,9 @@ _MOST = 12  # lines in the chapter; JSON has all
 _NAMED = 6  # comparisons in one sentence
 
 LEAD = (
-    "What was watched underneath and differs between two levels, surest and largest first. This is evidence, "
-    "not a cause: it shows what went along with the difference, not what caused it, and no verdict rests on it."
+    "What was watched underneath and differs between two levels, first waiting that accounts for it, then what is "
+    "surest and largest. This is evidence, not a cause: it shows what went along with the difference, not what caused "
+    "it, and no verdict rests on it."
 )
 _OF = {
     "with": "it rises and falls with {metric} from round to round",
@@ -113,9 +114,9 @@ def why_blocks(summary: Summary) -> tuple[Block, ...]:
 
 
 def surest(comparisons: Iterable[Comparison]) -> tuple[Block, ...]:
-    """The surest difference underneath each of the first comparisons, each said once."""
+    """The first difference underneath each of the first comparisons, each said once."""
     lines = dict.fromkeys(best_lines(c)[0] for c in comparisons if best_lines(c) and differs(c))
-    lead = said("The surest difference of each comparison: evidence, not a cause.", tone="soft") if lines else ()
+    lead = said("What differs first underneath each comparison: evidence, not a cause.", tone="soft") if lines else ()
     return (*lead, *said(*list(lines)[:_SUREST], mark="·"))
 
 
