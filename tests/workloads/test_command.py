@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from laboratory.samples import sample
 from storlab.base.errors import CommandFailed, ParseError, TimedOut, TrialError
-from storlab.layers.resources import Dir, Disk, Export, Resource, Server
+from storlab.layers.resources import Dir, Disk, Export, Resource, Server, Swap
 from storlab.measurements import Measurements
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.process import ExitRecord
@@ -190,8 +190,8 @@ def test_its_program_is_what_it_needs_and_it_takes_what_has_all_that_its_words_n
     assert command().needs().programs == ("bench",)
     assert command(argv=["{target}/x"], prepare=["tar", "x"]).needs().programs == ("tar",)
     assert command().duration(1) is None
-    assert (command(expected="1m").duration(2), set(command().takes())) == (62, {Dir, Disk, Server, Export})
-    assert set(command(argv=["x", "{target}", "{node}", "{{port}}"]).takes()) == {Dir, Disk, Server, Export}
+    assert (command(expected="1m").duration(2), set(command().takes())) == (62, {Dir, Disk, Server, Export, Swap})
+    assert set(command(argv=["x", "{target}", "{node}", "{{port}}"]).takes()) == {Dir, Disk, Server, Export, Swap}
     assert set(command(env={"PORT": "{port}"}).takes()) == {Server, Export}
     assert command(prepare=["x", "{database}"]).takes() == (Server,)
 
