@@ -16,7 +16,10 @@ python_environment dev
 build_agent
 .venv/bin/storlab image build --with zfs --if-missing
 
-killed_elsewhere=tests/remote/test_links.py::test_a_controller_that_is_killed_costs_no_trial_and_doubles_none
+killed_elsewhere=(
+    tests/remote/test_links.py::test_a_controller_that_is_killed_costs_and_doubles_no_trial
+    tests/run/test_ssh_nodes.py::test_a_controller_that_is_killed_leaves_nothing_running_and_resumes_with_each_trial_once
+)
 until=$((SECONDS + ${ATTACK:-3600}))
 seed=${STORLAB_TEST_SEED:-$(date +%s)}
 begin=$SECONDS
@@ -25,9 +28,9 @@ export STORLAB_ATTACKS=${STORLAB_ATTACKS:-100} STORLAB_KILLS=${STORLAB_KILLS:-10
 export STORLAB_SUITE_KILLS=${STORLAB_SUITE_KILLS:-30}
 while ((SECONDS < until)); do
     STORLAB_TEST_SEED=$seed .venv/bin/pytest --quiet --maxfail 1 --timeout 3600 --numprocesses "${WORKERS:-$(nproc)}" \
-        tests/attacks "$killed_elsewhere" ||
+        tests/attacks "${killed_elsewhere[@]}" ||
         fail "found something after $((SECONDS - begin)) s: STORLAB_TEST_SEED=$seed STORLAB_ATTACKS=$STORLAB_ATTACKS" \
-            "STORLAB_KILLS=$STORLAB_KILLS STORLAB_SUITE_KILLS=$STORLAB_SUITE_KILLS .venv/bin/pytest tests/attacks $killed_elsewhere"
+            "STORLAB_KILLS=$STORLAB_KILLS STORLAB_SUITE_KILLS=$STORLAB_SUITE_KILLS .venv/bin/pytest tests/attacks ${killed_elsewhere[*]}"
     rounds=$((rounds + 1))
     seed=$((seed + 1))
 done

@@ -9,3 +9,5 @@ SEED = int(os.environ.get("STORLAB_TEST_SEED") or datetime.date.today().toordina
 """Says which kills, attempts and odd files this day has; whatever fails prints it."""
 ATTACKS = int(os.environ.get("STORLAB_ATTACKS", "0"))
 """How many of each kind, in `make attack`. 0 is for `make test`: a few of each."""
+MOMENTS = ATTACKS or 3
+"""How many times a run on other machines is killed."""

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from attacks import ATTACKS, SEED
+from attacks import MOMENTS, SEED
 from laboratory import Laboratory, ended, kill, wait_for, wait_until
 from laboratory.hosts import Hosts
 from laboratory.studies import directory
@@ -26,7 +26,6 @@ pytestmark = pytest.mark.needs("root", "sshd", "ssh")
 
 ROUNDS = 8
 LONG = directory("command = { argv = ['sleep', '0.7'] }", rounds=ROUNDS)
-MOMENTS = 100 if ATTACKS else 3
 
 
 def begun(lab: Laboratory, trial: int = 1) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from attacks import MOMENTS, SEED
 from laboratory import Ended, Laboratory, ended, kill, wait_until
 from laboratory.hosts import CONTROLLER, Host, Hosts
 from laboratory.studies import ON_LOOP
@@ -273,14 +274,16 @@ def test_a_path_whose_ways_are_unequal_bounds_the_skew_that_is_reported(lab: Lab
     assert any("apart" in say(warning) for warning in record.warnings)
 
 
-@pytest.mark.parametrize("moment", [0.35, 0.7, 0.95])
+@pytest.mark.parametrize("number", range(MOMENTS))
 def test_a_controller_that_is_killed_leaves_nothing_running_and_resumes_with_each_trial_once(
-    lab: Laboratory, machines: Hosts, moment: float
+    lab: Laboratory, machines: Hosts, number: int
 ) -> None:
+    moment = random.Random(f"{SEED} {number}").uniform(0.0, 10.0)
+    print(f"seed {SEED}, number {number}: killed after {moment:.2f} s")
     load = "echo x >>/var/tmp/loads; sleep 1"
     process = lab.start_run(study(load, "lab1", "lab2", rounds=3))
     assert wait_until(lambda: (lab.out / "journal.jsonl").exists() or process.poll() is not None, 120)
-    time.sleep(10 * random.Random(moment).random())
+    wait_until(lambda: process.poll() is not None, moment)
     kill(process)
     ended(process)
     for host in machines.hosts.values():

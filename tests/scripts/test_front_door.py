@@ -18,6 +18,7 @@ from laboratory.block import TRACEFS, with_tracefs
 from storlab.nodes.needs import PROGRAMS
 
 ROOT = Path(__file__).resolve().parents[2]
+_NAMED = re.compile(r"(tests/\S+\.py)::(test_\w+)")
 NOBODY = 65534
 Ended = subprocess.CompletedProcess[str]
 _PARTS = ("Makefile", "scripts", "pyproject.toml", "uv.lock", "agent/Cargo.toml", "agent/Cargo.lock", "agent/.cargo")
@@ -217,3 +218,10 @@ def test_tests_see_no_tracefs_whether_or_not_the_machine_has_it_mounted(tracefs:
     script = ". scripts/lib/common.sh; as_if_fresh grep --count -E ' (tracefs|debugfs) ' /proc/self/mounts"
     ran = subprocess.run([*with_tracefs(tracefs), "bash", "-c", script], cwd=ROOT, capture_output=True, text=True)
     assert (ran.stdout, ran.stderr) == ("0\n", "")
+
+
+def test_scripts_name_tests_that_are_there() -> None:
+    named = {each for path in (ROOT / "scripts").glob("*.sh") for each in _NAMED.findall(path.read_text())}
+    assert named
+    for file, test in named:
+        assert f"\ndef {test}(" in (ROOT / file).read_text(), f"{file} has no {test}"
