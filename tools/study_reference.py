@@ -204,7 +204,7 @@ def table(model: type[BaseModel], *, own: bool = False) -> Iterator[str]:
         info = model.model_fields[name]
         key = info.alias or name
         kind = "list of layers" if key == "stack" else _type(properties[key], definitions)
-        if key == "kind":
+        if key == "kind" and issubclass(model, NodeGroup):
             kind = ", ".join(f"[`{kind}`](#kind-{kind})" for kind in _own(node_kinds()))
         about = info.description or ""
         if about.startswith(BASE_HELP):
