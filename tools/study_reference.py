@@ -5,6 +5,7 @@ Every key with its type, default and description, and an example of each layer, 
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -13,12 +14,17 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from storlab.base.units import shown, size_text
+from storlab.layers.attach.attachment import AttachmentLayer
 from storlab.layers.base import Crossing, Layer
 from storlab.layers.block.drivers import Zones
 from storlab.layers.block.lvm_parts import Cache, Snapshots, Thin, Vdo
 from storlab.layers.block.queue_keys import Queue
+from storlab.layers.database.base import DatabaseLayer
 from storlab.layers.database.data_set import DataSet
 from storlab.layers.fs.image_base import BASE_HELP, Base
+from storlab.layers.net.initiator import InitiatorLayer
+from storlab.layers.server.base import ServerLayer
+from storlab.layers.zfs.module import PropertiesLayer
 from storlab.nodes.kind import NodeKind
 from storlab.nodes.settings import SETTABLE
 from storlab.nodes.shaping.keys import Network, Tcp
@@ -44,6 +50,14 @@ from tools.study_reference_text import AFTER_EACH, BEFORE_EACH, END, EXAMPLES, S
 
 _COMMON = ("keep", "once", "queue")
 """Keys of every layer, which are described once."""
+_SHARED: dict[type[Any], str] = {
+    AttachmentLayer: "disks of virtual machines",
+    InitiatorLayer: "disks over a network",
+    ServerLayer: "servers",
+    DatabaseLayer: "databases",
+    PropertiesLayer: "datasets and volumes",
+}
+"""Layers of one kind, whose common keys stand in one table."""
 _LARGE = 1024  # bytes: a sector is called 512
 _BY_EXAMPLE = {"4k": "size", "60s": "duration", "5%": "share", "100Mbit": "bandwidth"}
 _INNER: dict[str, dict[str, type[BaseModel]]] = {
@@ -109,11 +123,16 @@ def _parts() -> Iterator[str]:
             yield f"### {name} {kind}\n"
             yield f"{purpose(cls)}{_types_of(cls)}\n"
             yield from table(cls)
+            if shared := [f"[{_SHARED[base]}](#{_anchor(base)})" for base in _shared_bases(cls)]:
+                yield f"Keys of {' and of '.join(shared)} as well.\n"
             yield from _example(f"{name} {kind}")
             for keys, inner in _INNER.get(kind, {}).items():
                 yield f"Keys of {keys}:\n"
                 yield from table(inner)
         if heading == "Layers":
+            for base, of in _SHARED.items():
+                yield f"### Keys of {of}\n"
+                yield from table(base)
             yield "### Queue\n"
             yield f"{purpose(Queue)}\n"
             yield from table(Queue)
@@ -223,8 +242,26 @@ def _keys(model: type[BaseModel]) -> list[str]:
         return [*_COMMON]
     own = [name for name in model.model_fields if name in model.__annotations__]
     inherited = [name for name in model.model_fields if name not in own]
-    left_out = ("layer", *_COMMON) if issubclass(model, Layer) else ("kind",) if _is_kind(model) else ()
+    left_out = {"kind"} if _is_kind(model) else set()
+    if issubclass(model, Layer):
+        left_out = {"layer", *_COMMON, *(name for base in _shared_bases(model) for name in _keys_at(base, model))}
     return [name for name in (*own, *inherited) if name not in left_out]
+
+
+def _shared_bases(model: type[BaseModel]) -> list[type[Any]]:
+    """Those whose table has keys of this layer, the most special first."""
+    bases = sorted((base for base in _SHARED if issubclass(model, base)), key=lambda base: -len(base.__mro__))
+    return [base for base in bases if base is not model and _keys_at(base, model)]
+
+
+def _keys_at(base: type[Any], model: type[BaseModel]) -> list[str]:
+    """The keys that a layer has as this base declares them, and nothing in between."""
+    declaring = {name: cls for cls in reversed(model.__mro__) for name in inspect.get_annotations(cls)}
+    return [name for name in base.__annotations__ if name in model.model_fields and declaring[name] is base]
+
+
+def _anchor(base: type[Any]) -> str:
+    return f"keys-of-{_SHARED[base].replace(' ', '-')}"
 
 
 def _is_kind(model: type[BaseModel]) -> bool:
