@@ -77,7 +77,8 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
             lab.folder / "beside", scripts, "[tests/original]\ntests = ['runner', 'zfs_tests']\ntimeout = 300"
         )
         planted(lab.folder / "beside" / "own", SCRIPTS, RUNFILE)
-        lab.storlab("suite", "run", beside, "--tests", beside.parent, "--out", lab.out, timeout=500)
+        ran = lab.storlab("suite", "run", beside, "--tests", beside.parent, "--out", lab.out, timeout=500)
+        assert lab.out.exists(), str(ran)
         for attempt in read_suite_run(lab.out).results.values():
             with tarfile.open(lab.out / attempt.folder / "stdout") as archive:
                 archive.extractall(lab.folder / "original" / attempt.path.rpartition("/")[2], filter="data")
