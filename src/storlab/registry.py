@@ -38,7 +38,8 @@ from storlab.layers.net.iscsi_target import IscsiTargetLayer
 from storlab.layers.net.nbd import NbdLayer
 from storlab.layers.net.nbd_export import NbdExportLayer
 from storlab.layers.net.nvme import NvmeTargetLayer, NvmeTcpLayer
-from storlab.layers.share.nfs import NfsExportLayer, NfsLayer
+from storlab.layers.share.nfs import NfsLayer
+from storlab.layers.share.nfs_export import NfsExportLayer
 from storlab.layers.share.smb import SmbLayer, SmbShareLayer
 from storlab.layers.share.sshfs import SshfsLayer, SshShareLayer
 from storlab.layers.zfs.datasets import ZfsLayer, ZvolLayer, ZvolsLayer

@@ -31,7 +31,7 @@ from storlab.layers.fs.superblocks import parse_dump_super, parse_dumpe2fs, pars
 from storlab.layers.net.nbd_export import parse_nbd_list
 from storlab.layers.net.nvme import parse_instance
 from storlab.layers.server.running import Answers
-from storlab.layers.share.nfs import parse_exports, parse_mountstats
+from storlab.layers.share.nfs_export import parse_exports, parse_mountstats
 from storlab.layers.share.smb import parse_debug_data
 from storlab.layers.zfs.module import parse_online, parse_parameters, parse_properties, parse_version
 from storlab.layers.zfs.pool import is_only_member, parse_layout

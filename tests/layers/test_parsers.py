@@ -28,7 +28,7 @@ from storlab.layers.net.nbd import NbdLayer
 from storlab.layers.net.nvme import NvmeTcpLayer, parse_instance
 from storlab.layers.resources import Dir, Disk
 from storlab.layers.server.running import Answers
-from storlab.layers.share.nfs import (
+from storlab.layers.share.nfs_export import (
     default_block_size,
     export_flags,
     export_line,

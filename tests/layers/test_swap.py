@@ -30,7 +30,7 @@ memory = "192M"
 extra.swap = { stack = [{ layer = "file", size = "256M" }, { layer = "virtio-blk" }, { layer = "swap" }] }
 [workload.hungry]
 on = "vm:swap"
-limits = { memory_max = "32M" }
+limits = { memory_max = "32M", io_max = { riops = 100000 } }
 command = { argv = ["sh", "-c", "head -c 96M /dev/zero | tail -c 80M > /dev/null"] }
 [probes]
 fragmentation = {}

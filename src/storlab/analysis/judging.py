@@ -329,12 +329,12 @@ def tuned_by(asked: Asked, alpha: float, bet: Bet) -> list[tuple[Tuned, int]]:
     for at, (index, each) in enumerate(zip(counted, tuned_thresholds(known, evidence, alpha), strict=True)):
         logs = [(size, np.log(np.maximum(2 * needed, 1e-300))) for size, needed in each]
         reached = np.all([paths[size][at] >= log for size, log in logs], axis=0)  # (sides, rounds)
-        often = reached.any(axis=1)
+        above, below = reached.any(axis=1)
         last = rounds - 1
-        if often.sum() == 1 and not reached[:, last].any():
+        if above != below and not reached[:, last].any():
             last = int(np.nonzero(reached.any(axis=0))[0][-1])
         now = tuple((log_goal + math.log(size), float(log[last])) for size, log in logs if log[last] > _NONE)
-        tuned[index] = now, (0 if often.sum() != 1 else 1 if often[0] else -1)
+        tuned[index] = now, int(above) - int(below)  # of both sides, neither is proved
     return tuned
 
 

@@ -16,7 +16,6 @@ from storlab.analysis.data import Claim, Effects, Knee, Objective, Sweep
 from storlab.analysis.unequal import Unequal
 from storlab.base.errors import ParseError
 from storlab.findings import AnyFinding, answers, runs
-from storlab.findings.answers import FarRounds
 from storlab.findings.base import Finding
 from storlab.metrics import named
 
@@ -299,7 +298,7 @@ class Comparison:
     undecided: Undecided | None = None  # null: decided, not interleaved, or nothing that more rounds could decide
     why: Underneath | None = None  # null: not better or worse, or the run goes on, or nothing was watched
     described: AnyFinding | None = None  # why it is shown and not judged
-    far: FarRounds | None = None  # where typical rounds are alike: how many are not
+    far: answers.FarRounds | None = None  # where typical rounds are alike: how many are not
     spread: float | None = None  # standard deviation of the log ratios; null of one round
 
 

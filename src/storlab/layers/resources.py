@@ -101,6 +101,11 @@ class Swap(_AtPath):
 
     kind: ClassVar[str] = "Swap"
 
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return self.path.removeprefix("/dev/")
+
 
 @dataclass(frozen=True)
 class PciDevice(Resource):

@@ -29,17 +29,9 @@ from storlab.run.build import Built, Setups
 from storlab.run.planning.order import PlannedTrial
 from storlab.run.planning.wants import named_files
 from storlab.run.session import Session
-from storlab.run.trial.commands import (
-    TEMPORARY,
-    limiting,
-    make_folders,
-    make_own,
-    prove_written,
-    reach,
-    run_commands,
-    settle,
-)
+from storlab.run.trial.commands import TEMPORARY, make_folders, make_own, prove_written, reach, run_commands, settle
 from storlab.run.trial.fetch import Allowance, fetch_folder, forget_attempt, keep_exit
+from storlab.run.trial.limits import limiting
 from storlab.run.trial.measure import (
     LoadSpan,
     compare_clocks,
