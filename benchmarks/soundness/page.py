@@ -21,7 +21,7 @@ from benchmarks.soundness.schedule import ROUNDS as SCHEDULED
 from benchmarks.soundness.series import LENGTHS, LEVELS_CHANGE, NO_TREND, FalseAlarms
 from benchmarks.soundness.trials import Coverage, FalseVerdicts, Share, size
 from storlab.report.charts.panel import titled
-from storlab.report.charts.theme import COLOURS, INK, SHAPES, Chart, of, to_svg
+from storlab.report.charts.theme import COLOURS, INK, SHAPES, Chart, of, to_svg, width_of
 
 _TEMPLATE = Path(__file__).resolve().with_name("page.md.j2")
 _SCHEDULE = Path(__file__).resolve().with_name("schedule.md.j2")
@@ -37,7 +37,7 @@ METHODS = {
     "peeked_t": "t test, peeked",
     "three_runs": "three runs, means",
     "benchstat": "benchstat, n = 10",
-    "benchstat_in_a_row": "benchstat, not interleaved",
+    "benchstat_in_a_row": "benchstat in a row",
     "benchstat_peeked": "benchstat, peeked",
     "lkp": "LKP",
     "rustc_perf": "rustc-perf",
@@ -189,6 +189,9 @@ def _kinds(found: Results) -> list[str]:
     return list(dict.fromkeys(row.kind for row in found.false_alarms))
 
 
+_LABEL = 12  # px, an axis's letters
+
+
 def write_page(found: Results) -> None:
     """Into the documentation, with its chart."""
     (_DOCS / "explanation" / "soundness.md").write_text(page(found), "utf-8")
@@ -200,25 +203,31 @@ def write_page(found: Results) -> None:
 def chart(found: Results) -> Chart:
     """Shares of false differences: a row for each kind of machine, a point for each method, a line at 5 %."""
     rows = [
-        {"machine": row.kind, "method": name, "share": 100 * getattr(row, key).value}
+        {"machine": _short(row.kind), "method": name, "share": 100 * getattr(row, key).value}
         for row in found.false_verdicts
         for key, name in METHODS.items()
         if key != "benchstat_peeked"  # more than seven are indistinguishable
     ]
     names = [name for key, name in METHODS.items() if key != "benchstat_peeked"]
-    kinds = [row.kind for row in found.false_verdicts]
+    kinds = [_short(row.kind) for row in found.false_verdicts]
+    room = max(width_of(kind, _LABEL) for kind in kinds)  # in whatever font a reader has
     points = (
         alt.Chart(pl.DataFrame(rows))
         .mark_point(filled=True, size=90, opacity=0.9)
         .encode(
             x=alt.X("share:Q", title="studies of A against A that find a difference, %"),
-            y=alt.Y("machine:N", title=None, sort=kinds),
+            y=alt.Y("machine:N", title=None, sort=kinds, axis=alt.Axis(minExtent=room)),
             color=alt.Color("method:N", sort=names, legend=alt.Legend(columns=3), scale=of(names, COLOURS)),
             shape=alt.Shape("method:N", sort=names, legend=alt.Legend(columns=3), scale=of(names, SHAPES)),
         )
     )
     line = alt.Chart(pl.DataFrame({"share": [5.0]})).mark_rule(strokeDash=[4, 3], color=INK).encode(x="share:Q")
     return alt.layer(line, points).properties(height=34 * len(kinds))
+
+
+def _short(kind: str) -> str:
+    """As long as an axis has room for."""
+    return kind.removeprefix("recorded: ")
 
 
 def _percent(value: float, digits: int = 1) -> str:

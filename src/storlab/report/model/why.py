@@ -15,6 +15,7 @@ from storlab.report.model.tables import heading
 _FIRST = 3  # lines that follow a verdict
 _SUREST = 4  # comparisons whose surest difference is shown where little is
 _MOST = 12  # lines in the chapter; JSON has all
+_OPEN = 2  # questions whose reasons are seen at once; more are folded
 _NAMED = 6  # comparisons in one sentence
 
 LEAD = (
@@ -107,7 +108,7 @@ def why_blocks(summary: Summary) -> tuple[Block, ...]:
     nothing = (*_nothing(c for c in looked if not differs(c)), *beyond)
     return (
         *said(LEAD, tone="soft"),
-        *(Group(name, tuple(parts), folded=True) for name, parts in groups.items()),
+        *(Group(name, tuple(parts), folded=len(groups) > _OPEN) for name, parts in groups.items()),
         *said(*nothing, mark="·"),
         *said(_method(looked), tone="soft"),
     )
